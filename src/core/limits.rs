@@ -1,0 +1,41 @@
+//! Every number, in one table.
+
+use super::Millis;
+
+/// Default of `--hold`: how long a message waits for the link or its stream (R1, V1).
+pub const HOLD: Millis = Millis(30_000);
+/// Default of `--connect-timeout`: how long `initialize` is tried (L3). Below the 10 s after which
+/// the first editors give up.
+pub const CONNECT_TIMEOUT: Millis = Millis(9_000);
+/// Default of `--post-timeout`: how long a POST may stay unanswered (L5).
+pub const POST_TIMEOUT: Millis = Millis(60_000);
+/// Default of `--max-message-bytes`: the size limit of one message, in both directions.
+pub const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// First delay of a backoff; it doubles from here (L12).
+pub const BACKOFF_FIRST: Millis = Millis(250);
+/// Cap of a backoff (L12).
+pub const BACKOFF_CAP: Millis = Millis(15_000);
+/// A stream that stayed up this long is healthy: its backoff starts anew (L12).
+pub const HEALTHY_AFTER: Millis = Millis(10_000);
+/// The longest `Retry-After` that is obeyed.
+pub const RETRY_AFTER_CAP: Millis = Millis(300_000);
+
+/// How long open requests get for their answers after the end of input (S7).
+pub const GRACE: Millis = Millis(500);
+/// How long after the end of input the DELETE is sent at the latest (S7).
+pub const FLUSH: Millis = Millis(1_500);
+/// How long after the end of input the process is gone at the latest (S7).
+pub const EXIT: Millis = Millis(1_900);
+
+/// Bytes of messages that wait for the remote (P6). One message is always taken.
+pub const REMOTE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of lines that wait for the editor; past it the remote is not read (P6).
+pub const EDITOR_QUEUE_BYTES: usize = 4 * 1024 * 1024;
+/// POSTs under way at once; each may cost a connection where the server speaks HTTP/1.1 only.
+/// Answers to the agent's questions do not count.
+pub const POSTS_AT_ONCE: usize = 64;
+/// Bytes of a refusing body that are shown in `data.body` (L10).
+pub const ERROR_BODY_BYTES: usize = 8 * 1024;
+/// Redirects followed for one request (L8).
+pub const REDIRECTS: usize = 5;

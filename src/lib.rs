@@ -1,0 +1,4 @@
+//! acp-tether carries an editor's ACP session to a remote agent and keeps it whole.
+
+pub mod core;
+pub mod wire;

@@ -1,0 +1,1 @@
+//! Pure codecs between bytes and messages. They know nothing of the rest of the crate.
