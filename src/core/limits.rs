@@ -33,7 +33,7 @@ pub const REMOTE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of lines that wait for the editor; past it the remote is not read (P6).
 pub const EDITOR_QUEUE_BYTES: usize = 4 * 1024 * 1024;
 /// POSTs under way at once; each may cost a connection where the server speaks HTTP/1.1 only.
-/// Answers to the agent's questions do not count.
+/// Answers to the agent's questions do not wait for it.
 pub const POSTS_AT_ONCE: usize = 64;
 /// Bytes of a refusing body that are shown in `data.body` (L10).
 pub const ERROR_BODY_BYTES: usize = 8 * 1024;

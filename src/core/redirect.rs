@@ -1,0 +1,1 @@
+//! Which redirect is followed (L8).
