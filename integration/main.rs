@@ -1,2 +1,3 @@
-#[test]
-fn t() {}
+//! Whole-program tests.
+
+mod runner;

@@ -1,0 +1,135 @@
+//! Plays every transcript below `transcripts/`, against the core and against the built program.
+#![allow(clippy::panic)]
+
+use acp_tether::transcript::format::{Player, Transcript};
+use acp_tether::transcript::live_player::{self, Bridge};
+use acp_tether::transcript::player::Failure;
+use acp_tether::transcript::virtual_player;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, io, thread};
+
+/// Programs that run at once in the live play.
+const AT_ONCE: usize = 8;
+
+#[test]
+fn every_transcript_holds_in_virtual_time() {
+    play_all(Player::Virtual, 2, virtual_player::play);
+}
+
+#[test]
+fn every_transcript_holds_against_the_built_program() {
+    let bridge = Bridge::connect(env!("CARGO_BIN_EXE_acp-tether"));
+    play_all(Player::Live, AT_ONCE, |transcript| {
+        live_player::play(transcript, &bridge)
+    });
+}
+
+/// A program that answers each line with itself: what the live player does without a remote.
+#[cfg(unix)]
+#[test]
+fn the_live_player_speaks_through_pipes() {
+    let bridge = Bridge {
+        program: "cat".into(),
+        arguments: Vec::new(),
+    };
+    let play = |steps: &str| {
+        let header = r#"{"transcript":1,"name":"an echo","rules":["S1"]}"#;
+        let transcript =
+            Transcript::parse(&format!("{header}\n{steps}")).map_err(|refused| refused.to_string());
+        live_player::play(&transcript?, &bridge).map_err(|failure| failure.to_string())
+    };
+    assert_eq!(
+        play(
+            "{\"editor\":{\"a\": 1}}\n{\"sees\":{\"a\": 1},\"bytes\":true}\n{\"editor_end\":true}\n{\"exit\":0}"
+        ),
+        Ok(())
+    );
+    let failures = [
+        ("{\"editor\":1}\n{\"sees\":2}", "line 3: {\"sees\":2}"),
+        ("{\"editor\":1}\n{\"quiet\":true}", "nothing was expected"),
+        ("{\"editor_raw\":\"{\"}\n{\"quiet\":true}", "S5"),
+        ("{\"editor_end\":true}\n{\"exit\":1}", "it ended with 0"),
+        ("{\"editor_end\":true}\n{\"sees\":1}", "the program ended"),
+    ];
+    for (steps, reason) in failures {
+        assert!(
+            play(steps).is_err_and(|failure| failure.contains(reason)),
+            "{steps}"
+        );
+    }
+}
+
+/// Plays all files that `player` may play, `at_once` at a time; tells every failure. With
+/// `TRANSCRIPT=part-of-a-path` in the environment only those.
+fn play_all(
+    player: Player,
+    at_once: usize,
+    play: impl Fn(&Transcript) -> Result<(), Failure> + Sync,
+) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("integration/transcripts");
+    let wanted = std::env::var("TRANSCRIPT").unwrap_or_default();
+    let mut files = Vec::new();
+    collect(&root, &mut files).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+    files.retain(|file| file.to_string_lossy().contains(&wanted));
+    files.sort();
+    assert!(!files.is_empty(), "no transcript matches {wanted:?}");
+
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(failure) = play_file(file, player, &play) {
+                        let name = file.strip_prefix(&root).unwrap_or(file).display();
+                        failures
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(format!("{name} ({player:?}), {failure}"));
+                    }
+                }
+            });
+        }
+    });
+    let mut failures = failures
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    failures.sort();
+    assert!(
+        failures.is_empty(),
+        "{} of {} fail\n\n{}",
+        failures.len(),
+        files.len(),
+        failures.join("\n")
+    );
+}
+
+fn play_file(
+    file: &Path,
+    player: Player,
+    play: impl Fn(&Transcript) -> Result<(), Failure>,
+) -> Result<(), String> {
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let transcript = Transcript::parse(&text).map_err(|refused| refused.to_string())?;
+    if !transcript.header.players.contains(&player) {
+        return Ok(());
+    }
+    play(&transcript).map_err(|failure| failure.to_string())
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "ndjson")
+        {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,948 @@
+//! Decides what a transcript says: reads the text into steps, or refuses it with a line and a reason.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A scenario.
+#[derive(Debug)]
+pub struct Transcript {
+    /// What it is about, and how it is set up.
+    pub header: Header,
+    /// What happens and what must be, in order.
+    pub steps: Vec<Step>,
+}
+
+/// The first object of a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// The version of the format, 1.
+    pub transcript: u32,
+    /// A sentence that says what the file shows.
+    pub name: String,
+    /// The rules of BEHAVIOUR.md that it proves.
+    pub rules: Vec<String>,
+    /// The ACP version that the prelude negotiates.
+    #[serde(default = "first_version")]
+    pub protocol: u32,
+    /// Flags of `connect`.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// What happened before the first step.
+    #[serde(default)]
+    pub start: Start,
+    /// Who can play it.
+    #[serde(default = "both_players")]
+    pub players: Vec<Player>,
+    /// Who answers GET and DELETE.
+    #[serde(default)]
+    pub streams: Streams,
+    /// Path and query of the URL that the bridge is given.
+    #[serde(default = "usual_path")]
+    pub path: String,
+}
+
+fn first_version() -> u32 {
+    1
+}
+
+fn both_players() -> Vec<Player> {
+    vec![Player::Virtual, Player::Live]
+}
+
+fn usual_path() -> String {
+    "/acp".to_owned()
+}
+
+/// What a prelude has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// Nothing.
+    #[default]
+    None,
+    /// `initialize`, and the stream of connection `c1`.
+    Initialized,
+    /// Also `session/new`, and the stream of session `s1`.
+    Session,
+}
+
+/// A way of playing a transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Player {
+    /// Against the core, in virtual time.
+    Virtual,
+    /// Against a program, with real pipes and sockets.
+    Live,
+}
+
+/// Who answers what is not a POST.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Streams {
+    /// A GET opens a stream and a DELETE is accepted, without a step.
+    #[default]
+    Automatic,
+    /// Steps answer them.
+    Manual,
+}
+
+/// One step, and where it stands.
+#[derive(Debug)]
+pub struct Step {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// Its text.
+    pub text: String,
+    /// What it is.
+    pub action: Action,
+}
+
+/// What a step does or asks for.
+#[derive(Debug)]
+pub enum Action {
+    /// The editor writes bytes.
+    Write(Payload),
+    /// The editor closes its end.
+    EndInput,
+    /// The editor sees lines.
+    Sees(Sees),
+    /// The remote got a request.
+    Gets(Gets),
+    /// The remote answers a request that has a name.
+    Answers(String, Answer),
+    /// The remote does something on a stream.
+    Stream(OnStream),
+    /// The remote can be reached from here on, or not.
+    Reachable(bool),
+    /// Time passes.
+    Pass(Duration),
+    /// Nothing is left over.
+    Quiet,
+    /// The program ends.
+    Exit {
+        /// With this code.
+        code: i32,
+        /// How long that may take.
+        within: Option<Duration>,
+    },
+}
+
+/// Bytes that a step writes.
+#[derive(Debug)]
+pub enum Payload {
+    /// The text of a JSON value; names in it are put in when it is played. An LF follows.
+    Message(Box<RawValue>),
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+/// Lines that the editor must see.
+#[derive(Debug)]
+pub struct Sees {
+    /// One, or several in any order.
+    pub messages: Vec<Box<RawValue>>,
+    /// How they are compared.
+    pub comparison: Comparison,
+    /// How long they may take.
+    pub within: Option<Duration>,
+    /// The name under which the id is kept.
+    pub save: Option<String>,
+}
+
+/// How a message is compared with what a step gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// Byte for byte.
+    Bytes,
+    /// As JSON, numbers by their text.
+    Equal,
+    /// It has at least what is given.
+    Like,
+}
+
+/// A request that the remote must have got.
+#[derive(Debug)]
+pub struct Gets {
+    /// The HTTP method.
+    pub method: String,
+    /// The session header: `None` for any, `Some(None)` for absent.
+    pub session: Option<Option<String>>,
+    /// Path and query.
+    pub path: Option<String>,
+    /// Headers by name: a value, `*`, or `None` for absent.
+    pub headers: BTreeMap<String, Option<String>>,
+    /// The body.
+    pub body: Option<(Box<RawValue>, Comparison)>,
+    /// It need not be the oldest of its kind.
+    pub any_order: bool,
+    /// The name under which it is answered later.
+    pub name: Option<String>,
+    /// The answer.
+    pub answer: Option<Answer>,
+    /// How long it may take.
+    pub within: Option<Duration>,
+    /// The name under which the id of its body is kept.
+    pub save: Option<String>,
+}
+
+/// How the remote answers a request.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The HTTP status; 202 where none is given.
+    pub status: Option<u16>,
+    /// Headers. `Content-Type` follows from the body where it is not given.
+    pub headers: BTreeMap<String, String>,
+    /// The body, if any.
+    pub body: Option<Body>,
+    /// It fails to come.
+    pub fault: Option<Fault>,
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// A JSON message; names in it are put in when it is played.
+    Message(Box<RawValue>),
+    /// Any text.
+    Text(String),
+}
+
+/// How an answer fails to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fault {
+    /// The connection is cut before it.
+    Broken,
+    /// The connection is cut in the middle of its body.
+    Cut,
+    /// It never comes.
+    Hang,
+}
+
+/// What the remote does on a stream.
+#[derive(Debug)]
+pub struct OnStream {
+    /// The session whose newest open stream it is; `None` for the connection's.
+    pub session: Option<String>,
+    /// The name of the GET that opened it, where it is not the newest.
+    pub of: Option<String>,
+    /// What.
+    pub output: Output,
+}
+
+/// What a stream carries.
+#[derive(Debug)]
+pub enum Output {
+    /// An event with an id, a message, or both.
+    Event {
+        /// Its id.
+        id: Option<String>,
+        /// Its data.
+        message: Option<Box<RawValue>>,
+    },
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// The end of the body.
+    End,
+    /// A cut connection.
+    Reset,
+}
+
+/// Why a text is no transcript.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct Refused {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Transcript {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// The first line that is wrong, and why.
+    pub fn parse(text: &str) -> Result<Self, Refused> {
+        let mut lines = objects(text);
+        let refused = |line: usize| move |reason: String| Refused { line, reason };
+        let (line, first) = lines
+            .next()
+            .ok_or_else(|| refused(1)("the file is empty".to_owned()))?;
+        let header: Header = parse(first).map_err(refused(line))?;
+        check_header(&header).map_err(refused(line))?;
+        let mut steps = Vec::new();
+        let mut last = line;
+        for (line, text) in lines {
+            let action = action(text).map_err(refused(line))?;
+            check_players(&header, &action).map_err(refused(line))?;
+            steps.push(Step {
+                line,
+                text: text.to_owned(),
+                action,
+            });
+            last = line;
+        }
+        let checks = |step: &Step| {
+            matches!(
+                step.action,
+                Action::Sees(_) | Action::Gets(_) | Action::Quiet | Action::Exit { .. }
+            )
+        };
+        if !steps.iter().any(checks) {
+            return Err(refused(last)("the file checks nothing".to_owned()));
+        }
+        Ok(Self { header, steps })
+    }
+
+    /// Reads steps alone, without a header, as a prelude has them.
+    pub(super) fn parse_steps(text: &str) -> Result<Vec<Step>, Refused> {
+        objects(text)
+            .map(|(line, text)| match action(text) {
+                Ok(action) => Ok(Step {
+                    line,
+                    text: text.to_owned(),
+                    action,
+                }),
+                Err(reason) => Err(Refused { line, reason }),
+            })
+            .collect()
+    }
+}
+
+/// The lines that are no comments, with their numbers.
+fn objects(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.trim()))
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with("//"))
+}
+
+fn check_header(header: &Header) -> Result<(), String> {
+    if header.transcript != 1 {
+        return Err(format!(
+            "version {} of the format is not known here",
+            header.transcript
+        ));
+    }
+    if header.name.trim().is_empty() {
+        return Err("the name is empty".to_owned());
+    }
+    if header.rules.is_empty() {
+        return Err("no rule is named".to_owned());
+    }
+    for rule in &header.rules {
+        let number = rule.trim_start_matches(|letter: char| letter.is_ascii_uppercase());
+        if number.len() == rule.len() || number.parse::<u8>().is_err() {
+            return Err(format!("{rule:?} names no rule"));
+        }
+    }
+    if header.players.is_empty() {
+        return Err("nobody may play it".to_owned());
+    }
+    Ok(())
+}
+
+/// What only sockets show cannot be asked of the core.
+fn check_players(header: &Header, action: &Action) -> Result<(), String> {
+    let only_live = matches!(action, Action::Gets(Gets { path: Some(_), .. }));
+    if only_live && header.players.contains(&Player::Virtual) {
+        return Err("a path can be seen by the live player only".to_owned());
+    }
+    Ok(())
+}
+
+/// The key that names each kind of step, and how the rest of it is read.
+const KINDS: [(&str, Read); 14] = [
+    ("editor", editor),
+    ("editor_raw", editor_raw),
+    ("editor_hex", editor_hex),
+    ("editor_end", editor_end),
+    ("sees", sees),
+    ("sees_like", sees_like),
+    ("sees_any_order", sees_any_order),
+    ("gets", gets),
+    ("answers", answers),
+    ("stream", stream),
+    ("remote", remote),
+    ("pass", pass),
+    ("quiet", quiet),
+    ("exit", exit),
+];
+
+type Read = fn(&str) -> Result<Action, String>;
+
+fn action(text: &str) -> Result<Action, String> {
+    let keys: BTreeMap<String, serde::de::IgnoredAny> = parse(text)?;
+    let mut kinds = KINDS.iter().filter(|(name, _)| keys.contains_key(*name));
+    match (kinds.next(), kinds.next()) {
+        (Some((_, read)), None) => read(text),
+        (Some((one, _)), Some((other, _))) => {
+            Err(format!("both {one:?} and {other:?} name the step"))
+        }
+        (None, _) => {
+            let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+            Err(format!("no key names a step: {}", names.join(", ")))
+        }
+    }
+}
+
+fn parse<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+fn editor(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        editor: Box<RawValue>,
+    }
+    parse(text).map(|Fields { editor }| Action::Write(Payload::Message(editor)))
+}
+
+fn editor_raw(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        editor_raw: String,
+        #[serde(default = "once")]
+        times: usize,
+        #[serde(default = "yes")]
+        lf: bool,
+    }
+    let fields: Fields = parse(text)?;
+    Ok(written(
+        fields.editor_raw.repeat(fields.times).into_bytes(),
+        fields.lf,
+    ))
+}
+
+fn editor_hex(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        editor_hex: String,
+        #[serde(default = "yes")]
+        lf: bool,
+    }
+    let fields: Fields = parse(text)?;
+    Ok(written(hex(&fields.editor_hex)?, fields.lf))
+}
+
+fn written(mut bytes: Vec<u8>, lf: bool) -> Action {
+    if lf {
+        bytes.push(b'\n');
+    }
+    Action::Write(Payload::Bytes(bytes))
+}
+
+fn editor_end(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        editor_end: True,
+    }
+    parse(text).map(|Fields { editor_end: True }| Action::EndInput)
+}
+
+fn sees(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        sees: Box<RawValue>,
+        #[serde(default)]
+        bytes: bool,
+        #[serde(default, deserialize_with = "duration")]
+        within: Option<Duration>,
+        save: Option<String>,
+    }
+    let Fields {
+        sees,
+        bytes,
+        within,
+        save,
+    } = parse(text)?;
+    let comparison = if bytes {
+        Comparison::Bytes
+    } else {
+        Comparison::Equal
+    };
+    Ok(Action::Sees(Sees {
+        messages: vec![sees],
+        comparison,
+        within,
+        save,
+    }))
+}
+
+fn sees_like(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        sees_like: Box<RawValue>,
+        #[serde(default, deserialize_with = "duration")]
+        within: Option<Duration>,
+        save: Option<String>,
+    }
+    let Fields {
+        sees_like,
+        within,
+        save,
+    } = parse(text)?;
+    let messages = vec![sees_like];
+    Ok(Action::Sees(Sees {
+        messages,
+        comparison: Comparison::Like,
+        within,
+        save,
+    }))
+}
+
+fn sees_any_order(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        sees_any_order: Vec<Box<RawValue>>,
+        #[serde(default, deserialize_with = "duration")]
+        within: Option<Duration>,
+    }
+    let Fields {
+        sees_any_order: messages,
+        within,
+    } = parse(text)?;
+    if messages.is_empty() {
+        return Err("no message is given".to_owned());
+    }
+    Ok(Action::Sees(Sees {
+        messages,
+        comparison: Comparison::Like,
+        within,
+        save: None,
+    }))
+}
+
+fn gets(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        gets: Request,
+        #[serde(rename = "as")]
+        name: Option<String>,
+        answer: Option<AnswerFields>,
+        #[serde(default)]
+        any_order: bool,
+        #[serde(default, deserialize_with = "duration")]
+        within: Option<Duration>,
+        save: Option<String>,
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Request {
+        method: String,
+        #[serde(default, deserialize_with = "present")]
+        session: Option<Option<String>>,
+        path: Option<String>,
+        #[serde(default)]
+        headers: BTreeMap<String, Option<String>>,
+        #[serde(default, deserialize_with = "present")]
+        body: Option<Box<RawValue>>,
+        #[serde(default, deserialize_with = "present")]
+        body_like: Option<Box<RawValue>>,
+        #[serde(default)]
+        bytes: bool,
+    }
+    let fields: Fields = parse(text)?;
+    let request = fields.gets;
+    if fields.name.is_some() && fields.answer.is_some() {
+        return Err(
+            "it is answered at once by `answer`, or later under its name, not both".to_owned(),
+        );
+    }
+    let body = match (request.body, request.body_like) {
+        (Some(_), Some(_)) => return Err("both `body` and `body_like` are given".to_owned()),
+        (Some(body), None) if request.bytes => Some((body, Comparison::Bytes)),
+        (Some(body), None) => Some((body, Comparison::Equal)),
+        (None, _) if request.bytes => return Err("`bytes` compares a `body`".to_owned()),
+        (None, body) => body.map(|body| (body, Comparison::Like)),
+    };
+    Ok(Action::Gets(Gets {
+        method: request.method,
+        session: request.session,
+        path: request.path,
+        headers: request.headers,
+        body,
+        any_order: fields.any_order,
+        name: fields.name,
+        answer: fields.answer.map(AnswerFields::read).transpose()?,
+        within: fields.within,
+        save: fields.save,
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerFields {
+    status: Option<u16>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "present")]
+    body: Option<Box<RawValue>>,
+    text: Option<String>,
+    how: Option<Fault>,
+}
+
+impl AnswerFields {
+    fn read(self) -> Result<Answer, String> {
+        let body = match (self.body, self.text) {
+            (Some(_), Some(_)) => return Err("both `body` and `text` are given".to_owned()),
+            (Some(body), None) => Some(Body::Message(body)),
+            (None, text) => text.map(Body::Text),
+        };
+        match self.how {
+            Some(Fault::Broken | Fault::Hang) if self.status.is_some() || body.is_some() => {
+                Err("an answer that does not come has neither status nor body".to_owned())
+            }
+            Some(Fault::Cut) if body.is_none() => Err("only a body can be cut".to_owned()),
+            fault => Ok(Answer {
+                status: self.status,
+                headers: self.headers,
+                body,
+                fault,
+            }),
+        }
+    }
+}
+
+fn answers(text: &str) -> Result<Action, String> {
+    // The fields of an answer stand beside the name: serde's `flatten` would let unknown ones pass.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        answers: String,
+        status: Option<u16>,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        #[serde(default, deserialize_with = "present")]
+        body: Option<Box<RawValue>>,
+        text: Option<String>,
+        how: Option<Fault>,
+    }
+    let Fields {
+        answers,
+        status,
+        headers,
+        body,
+        text,
+        how,
+    } = parse(text)?;
+    let answer = AnswerFields {
+        status,
+        headers,
+        body,
+        text,
+        how,
+    }
+    .read()?;
+    Ok(Action::Answers(answers, answer))
+}
+
+fn stream(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        stream: Option<String>,
+        of: Option<String>,
+        id: Option<String>,
+        #[serde(default, deserialize_with = "present")]
+        event: Option<Box<RawValue>>,
+        data: Option<String>,
+        raw: Option<String>,
+        hex: Option<String>,
+        comment: Option<String>,
+        end: Option<EndField>,
+        times: Option<usize>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum EndField {
+        Clean,
+        Reset,
+    }
+    let fields: Fields = parse(text)?;
+    let times = fields.times.unwrap_or(1);
+    let id = fields.id;
+    let mut outputs = Vec::new();
+    if let Some(data) = fields.data {
+        let id = id.iter().map(|id| format!("id: {id}\n"));
+        let lines = data.split('\n').map(|line| format!("data: {line}\n"));
+        let event: String = id.chain(lines).chain(["\n".to_owned()]).collect();
+        outputs.push(Output::Bytes(event.into_bytes()));
+    } else if fields.event.is_some() || id.is_some() {
+        outputs.push(Output::Event {
+            id,
+            message: fields.event,
+        });
+    }
+    outputs.extend(fields.raw.map(|raw| Output::Bytes(raw.into_bytes())));
+    outputs.extend(
+        fields
+            .hex
+            .map(|text| hex(&text).map(Output::Bytes))
+            .transpose()?,
+    );
+    outputs.extend(
+        fields
+            .comment
+            .map(|text| Output::Bytes(format!(": {text}\n\n").into_bytes())),
+    );
+    outputs.extend(fields.end.map(|end| match end {
+        EndField::Clean => Output::End,
+        EndField::Reset => Output::Reset,
+    }));
+    let [output] = <[Output; 1]>::try_from(outputs)
+        .map_err(|outputs| format!("{} things happen on the stream; one must", outputs.len()))?;
+    let output = match output {
+        Output::Bytes(bytes) => Output::Bytes(bytes.repeat(times)),
+        output if fields.times.is_none() => output,
+        _ => return Err("`times` repeats `data`, `raw`, `hex` or `comment`".to_owned()),
+    };
+    Ok(Action::Stream(OnStream {
+        session: fields.stream,
+        of: fields.of,
+        output,
+    }))
+}
+
+fn remote(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        remote: State,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum State {
+        Down,
+        Up,
+    }
+    parse(text).map(|Fields { remote }| Action::Reachable(matches!(remote, State::Up)))
+}
+
+fn pass(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        #[serde(deserialize_with = "duration")]
+        pass: Option<Duration>,
+    }
+    let Fields { pass } = parse(text)?;
+    pass.map(Action::Pass)
+        .ok_or_else(|| "no time is given".to_owned())
+}
+
+fn quiet(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        quiet: True,
+    }
+    parse(text).map(|Fields { quiet: True }| Action::Quiet)
+}
+
+fn exit(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        exit: i32,
+        #[serde(default, deserialize_with = "duration")]
+        within: Option<Duration>,
+    }
+    parse(text).map(|Fields { exit, within }| Action::Exit { code: exit, within })
+}
+
+fn once() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The JSON value `true`.
+struct True;
+
+impl<'de> Deserialize<'de> for True {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if bool::deserialize(deserializer)? {
+            Ok(True)
+        } else {
+            Err(serde::de::Error::custom("only true has a meaning here"))
+        }
+    }
+}
+
+/// A field that is there, even where it is `null`.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    humantime::parse_duration(&text)
+        .map(Some)
+        .map_err(|error| serde::de::Error::custom(format!("{text:?} is no duration: {error}")))
+}
+
+/// Bytes written as pairs of hexadecimal digits, with or without spaces.
+fn hex(text: &str) -> Result<Vec<u8>, String> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .filter(|digit| *digit != ' ')
+        .map(|digit| {
+            digit
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        })
+        .collect();
+    match digits {
+        Some(digits) if digits.len() % 2 == 0 => Ok(digits
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect()),
+        _ => Err(format!("{text:?} is not hexadecimal")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const HEADER: &str = r#"{"transcript":1,"name":"a name","rules":["S1"]}"#;
+
+    fn refusal(lines: &[&str]) -> (usize, String) {
+        let refused = Transcript::parse(&lines.join("\n")).unwrap_err();
+        (refused.line, refused.reason)
+    }
+
+    #[test]
+    fn a_file_is_read_with_the_numbers_of_its_lines() {
+        let text =
+            format!("// about\n{HEADER}\n\n{{\"editor\":{{\"id\": 1.0}}}}\n  {{\"quiet\":true}}\n");
+        let transcript = Transcript::parse(&text).unwrap();
+        assert_eq!(transcript.header.players, both_players());
+        let lines: Vec<usize> = transcript.steps.iter().map(|step| step.line).collect();
+        assert_eq!(lines, [4, 5]);
+        let Action::Write(Payload::Message(message)) = &transcript.steps[0].action else {
+            unreachable!()
+        };
+        assert_eq!(message.get(), r#"{"id": 1.0}"#);
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_with_line_and_reason() {
+        let cases: &[(&str, &str)] = &[
+            ("{", "EOF"),
+            ("[]", "expected a map"),
+            (r#"{"edits":1}"#, "no key names a step"),
+            (r#"{"sees":1,"quiet":true}"#, r#"both "sees" and "quiet""#),
+            (r#"{"sees":1,"colour":2}"#, "unknown field `colour`"),
+            (r#"{"quiet":false}"#, "only true"),
+            (r#"{"pass":"soon"}"#, r#""soon" is no duration"#),
+            (
+                r#"{"gets":{"method":"GET","header":{}}}"#,
+                "unknown field `header`",
+            ),
+            (
+                r#"{"gets":{"method":"POST"},"as":"a","answer":{}}"#,
+                "not both",
+            ),
+            (
+                r#"{"gets":{"method":"POST","body":1,"body_like":1}}"#,
+                "both `body` and `body_like`",
+            ),
+            (
+                r#"{"gets":{"method":"POST","path":"/"}}"#,
+                "live player only",
+            ),
+            (r#"{"answers":"a","state":1}"#, "unknown field `state`"),
+            (
+                r#"{"answers":"a","how":"broken","status":200}"#,
+                "neither status nor body",
+            ),
+            (r#"{"stream":"a"}"#, "0 things happen"),
+            (r#"{"stream":"a","raw":"","comment":""}"#, "2 things happen"),
+            (r#"{"stream":"a","event":1,"times":2}"#, "`times` repeats"),
+            (r#"{"editor_hex":"abc"}"#, "not hexadecimal"),
+            (r#"{"remote":"away"}"#, "unknown variant `away`"),
+        ];
+        for (line, reason) in cases {
+            let (number, found) = refusal(&[HEADER, "// a comment", line]);
+            assert!(
+                number == 3 && found.contains(reason),
+                "{line}: {number}: {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_header_is_refused() {
+        let cases = [
+            ("{}", "missing field"),
+            (r#"{"transcript":2,"name":"n","rules":["S1"]}"#, "version 2"),
+            (
+                r#"{"transcript":1,"name":" ","rules":["S1"]}"#,
+                "name is empty",
+            ),
+            (r#"{"transcript":1,"name":"n","rules":[]}"#, "no rule"),
+            (
+                r#"{"transcript":1,"name":"n","rules":["fast"]}"#,
+                "names no rule",
+            ),
+            (
+                r#"{"transcript":1,"name":"n","rules":["S1"],"players":[]}"#,
+                "nobody",
+            ),
+            (
+                r#"{"transcript":1,"name":"n","rules":["S1"],"who":1}"#,
+                "unknown field",
+            ),
+        ];
+        for (header, reason) in cases {
+            let (line, found) = refusal(&[header, r#"{"quiet":true}"#]);
+            assert!(line == 1 && found.contains(reason), "{header}: {found}");
+        }
+        assert_eq!(refusal(&[]), (1, "the file is empty".to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_checks_nothing_is_refused() {
+        let (line, reason) = refusal(&[HEADER, r#"{"editor":1}"#]);
+        assert_eq!((line, &reason[..]), (2, "the file checks nothing"));
+    }
+
+    #[test]
+    fn null_and_absent_differ() {
+        let Action::Gets(absent) = action(r#"{"gets":{"method":"POST"}}"#).unwrap() else {
+            unreachable!()
+        };
+        let Action::Gets(null) =
+            action(r#"{"gets":{"method":"POST","session":null,"body":null}}"#).unwrap()
+        else {
+            unreachable!()
+        };
+        assert_eq!((absent.session, null.session), (None, Some(None)));
+        assert!(absent.body.is_none() && null.body.is_some());
+    }
+
+    #[test]
+    fn bytes_are_written_in_hexadecimal() {
+        assert_eq!(hex("7b ff00Fe").unwrap(), [0x7b, 0xff, 0, 0xfe]);
+    }
+}

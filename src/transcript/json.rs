@@ -1,0 +1,196 @@
+//! Decides whether a message is the one that a transcript expects, and says where it is not.
+//!
+//! Numbers are compared by their text, because `1`, `1.0` and `1e400` are different ids and
+//! different bytes (P1, S6). The order of keys does not matter; of equal keys it does.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// A JSON value that keeps what a number looks like and every key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Json {
+    /// `null`, `true`, `false` or a number, by its text.
+    Plain(String),
+    /// A string, decoded.
+    Text(String),
+    /// An array.
+    List(Vec<Json>),
+    /// An object, its keys as they come.
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// Why the text is no JSON.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let raw: &RawValue = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        Self::read(raw).map_err(|error| error.to_string())
+    }
+
+    fn read(raw: &RawValue) -> serde_json::Result<Self> {
+        let text = raw.get();
+        Ok(match text.as_bytes().first() {
+            Some(b'"') => Json::Text(serde_json::from_str(text)?),
+            Some(b'[') => {
+                let items: Vec<&RawValue> = serde_json::from_str(text)?;
+                Json::List(
+                    items
+                        .into_iter()
+                        .map(Self::read)
+                        .collect::<Result<_, _>>()?,
+                )
+            }
+            Some(b'{') => {
+                let Entries(entries) = serde_json::from_str(text)?;
+                let read = |(key, value): (String, &RawValue)| Ok((key, Self::read(value)?));
+                Json::Object(
+                    entries
+                        .into_iter()
+                        .map(read)
+                        .collect::<serde_json::Result<_>>()?,
+                )
+            }
+            _ => Json::Plain(text.to_owned()),
+        })
+    }
+
+    /// Where `found` is not what `self` asks for; `None` where it is. `like` lets `found` have more
+    /// keys, and the string `*` stand for anything.
+    pub fn difference(&self, found: &Json, like: bool) -> Option<String> {
+        self.differs(found, like, "")
+    }
+
+    fn differs(&self, found: &Json, like: bool, path: &str) -> Option<String> {
+        match (self, found) {
+            (Json::Text(any), _) if like && any == "*" => None,
+            (Json::List(wanted), Json::List(items)) if wanted.len() == items.len() => wanted
+                .iter()
+                .zip(items)
+                .enumerate()
+                .find_map(|(index, (wanted, item))| {
+                    wanted.differs(item, like, &format!("{path}/{index}"))
+                }),
+            (Json::Object(wanted), Json::Object(entries)) => {
+                let mut left: Vec<&(String, Json)> = entries.iter().collect();
+                for (key, value) in wanted {
+                    let path = format!("{path}/{key}");
+                    let Some(place) = left.iter().position(|(name, _)| name == key) else {
+                        return Some(format!("{path} is missing"));
+                    };
+                    let (_, item) = left.remove(place);
+                    if let Some(difference) = value.differs(item, like, &path) {
+                        return Some(difference);
+                    }
+                }
+                match left.first() {
+                    Some((key, _)) if !like => Some(format!("{path}/{key} is too much")),
+                    _ => None,
+                }
+            }
+            _ if self == found => None,
+            _ => {
+                let place = if path.is_empty() { "the whole" } else { path };
+                Some(format!("{place} is {found}, not {self}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Json::Plain(text) => formatter.write_str(text),
+            Json::Text(text) => write!(formatter, "{text:?}"),
+            Json::List(items) => write!(formatter, "an array of {}", items.len()),
+            Json::Object(_) => formatter.write_str("an object"),
+        }
+    }
+}
+
+/// The entries of an object, in order, duplicates too.
+struct Entries<'text>(Vec<(String, &'text RawValue)>);
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn difference(wanted: &str, found: &str, like: bool) -> Option<String> {
+        Json::parse(wanted.as_bytes())
+            .unwrap()
+            .difference(&Json::parse(found.as_bytes()).unwrap(), like)
+    }
+
+    #[test]
+    fn p1_numbers_are_compared_by_their_text() {
+        assert_eq!(difference("[1,1e400,-0]", "[1,1e400,-0]", false), None);
+        assert_eq!(
+            difference(r#"{"id":1}"#, r#"{"id":1.0}"#, false).unwrap(),
+            "/id is 1.0, not 1"
+        );
+        assert_eq!(
+            difference("1", r#""1""#, true).unwrap(),
+            r#"the whole is "1", not 1"#
+        );
+    }
+
+    #[test]
+    fn keys_may_come_in_any_order_but_none_may_be_more_or_less() {
+        assert_eq!(
+            difference(r#"{"a":1,"b":"\u0041"}"#, r#"{"b":"A","a":1}"#, false),
+            None
+        );
+        assert_eq!(
+            difference(r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false).unwrap(),
+            "/b is too much"
+        );
+        assert_eq!(
+            difference(r#"{"a":1}"#, "{}", false).unwrap(),
+            "/a is missing"
+        );
+        assert_eq!(
+            difference(r#"{"a":1,"a":2}"#, r#"{"a":1,"a":2}"#, false),
+            None
+        );
+        assert!(difference(r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#, false).is_some());
+    }
+
+    #[test]
+    fn likeness_asks_for_what_is_given_only() {
+        assert_eq!(
+            difference(r#"{"a":{"b":"*"}}"#, r#"{"c":1,"a":{"b":[],"d":2}}"#, true),
+            None
+        );
+        assert_eq!(
+            difference(r#"{"a":"*"}"#, "{}", true).unwrap(),
+            "/a is missing"
+        );
+        assert!(difference(r#"["*"]"#, "[1,2]", true).is_some());
+        assert!(difference(r#"{"a":"*"}"#, r#"{"a":1}"#, false).is_some());
+    }
+}

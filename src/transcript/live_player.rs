@@ -1,0 +1,316 @@
+//! Plays a transcript against a program: real pipes, real sockets, the scripted remote on 127.0.0.1.
+
+use super::format::Transcript;
+use super::player::{self, Board, Failure, Reply, Stage};
+use super::remote::{Arrival, Piece, Remote, Told};
+use bytes::Bytes;
+use std::ffi::OsString;
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// What a step may take longer than it says, for the sake of a busy machine.
+pub const SLACK: Duration = Duration::from_secs(8);
+
+/// How long [`Stage::settle`] gives what is under way to arrive.
+const SETTLE: Duration = Duration::from_millis(60);
+
+/// A program that speaks ACP on its standard input and output.
+#[derive(Clone, Debug)]
+pub struct Bridge {
+    /// The program.
+    pub program: OsString,
+    /// Its arguments. `{url}` stands for the remote's URL, an argument `{flags}` for the file's flags.
+    pub arguments: Vec<String>,
+}
+
+impl Bridge {
+    /// This program, or one that takes the same arguments.
+    pub fn connect(program: impl Into<OsString>) -> Self {
+        let arguments = ["connect", "{flags}", "{url}"].map(str::to_owned).to_vec();
+        Self {
+            program: program.into(),
+            arguments,
+        }
+    }
+
+    fn command(&self, flags: &[String], url: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        for argument in &self.arguments {
+            if argument == "{flags}" {
+                command.args(flags);
+            } else {
+                command.arg(argument.replace("{url}", url));
+            }
+        }
+        command
+            // The remote is on this machine: no proxy of the surroundings leads to it.
+            .env("NO_PROXY", "127.0.0.1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// Plays a transcript around a bridge. Blocks: it is not for use inside an async task.
+///
+/// # Errors
+/// The first step that did not hold, or why the bridge did not start.
+pub fn play(transcript: &Transcript, bridge: &Bridge) -> Result<(), Failure> {
+    let mut stage = LiveStage::start(transcript, bridge).map_err(|error| Failure {
+        line: 1,
+        step: "the start of the bridge".to_owned(),
+        reason: error.to_string(),
+        log: String::new(),
+    })?;
+    player::play(transcript, &mut stage)
+}
+
+/// What the program does.
+enum Happening {
+    /// It wrote to standard output, up to an LF or its end.
+    Output(Vec<u8>),
+    /// It wrote to standard error.
+    Log(Vec<u8>),
+    Exited(io::Result<std::process::ExitStatus>),
+}
+
+struct LiveStage {
+    board: Board,
+    happenings: mpsc::UnboundedReceiver<Happening>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    input: Option<ChildStdin>,
+    remote: Remote,
+    /// For each request on the board, what it is answered through.
+    asked: Vec<Asked>,
+    log: Vec<String>,
+    /// Last: what runs on it goes before it does, the program too.
+    runtime: Runtime,
+}
+
+/// A request that the scripted remote has got.
+enum Asked {
+    Waiting(oneshot::Sender<Told>),
+    Stream(mpsc::UnboundedSender<Piece>),
+    Done,
+}
+
+impl LiveStage {
+    fn start(transcript: &Transcript, bridge: &Bridge) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (to_arrivals, arrivals) = mpsc::unbounded_channel();
+        let (to_happenings, happenings) = mpsc::unbounded_channel();
+        let context = runtime.enter();
+        let remote = Remote::start(to_arrivals)?;
+        let url = format!("http://{}{}", remote.address(), transcript.header.path);
+        let mut child = bridge.command(&transcript.header.flags, &url).spawn()?;
+        let input = child.stdin.take();
+        if let Some(output) = child.stdout.take() {
+            tokio::spawn(read_lines(output, to_happenings.clone(), Happening::Output));
+        }
+        if let Some(log) = child.stderr.take() {
+            tokio::spawn(read_lines(log, to_happenings.clone(), Happening::Log));
+        }
+        tokio::spawn(wait_for_exit(child, to_happenings));
+        drop(context);
+        let (board, asked, log) = (Board::default(), Vec::new(), Vec::new());
+        Ok(Self {
+            board,
+            happenings,
+            arrivals,
+            input,
+            remote,
+            asked,
+            log,
+            runtime,
+        })
+    }
+
+    /// Lets the world go on until `done` holds or `end` has come; says whether it holds.
+    fn go_on(&mut self, end: Instant, done: &dyn Fn(&Board) -> bool) -> bool {
+        loop {
+            self.note_closed_streams();
+            if done(&self.board) {
+                return true;
+            }
+            enum Next {
+                Happening(Option<Happening>),
+                Arrival(Option<Arrival>),
+            }
+            let (happenings, arrivals) = (&mut self.happenings, &mut self.arrivals);
+            // A timer is made inside the runtime.
+            let next = self.runtime.block_on(async {
+                timeout_at(end, async {
+                    tokio::select! {
+                        arrival = arrivals.recv() => Next::Arrival(arrival),
+                        happening = happenings.recv() => Next::Happening(happening),
+                    }
+                })
+                .await
+            });
+            match next {
+                Ok(Next::Happening(Some(happening))) => self.note(happening),
+                Ok(Next::Arrival(Some(arrival))) => self.admit(arrival),
+                // The program is gone with its pipes: the remote alone brings nothing new.
+                Ok(_) => {
+                    self.runtime
+                        .block_on(async { tokio::time::sleep(SETTLE).await });
+                    while let Ok(arrival) = self.arrivals.try_recv() {
+                        self.admit(arrival);
+                    }
+                    return done(&self.board);
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn note(&mut self, happening: Happening) {
+        match happening {
+            Happening::Output(mut line) => match line.pop() {
+                Some(b'\n') => self.board.see(Bytes::from(line)),
+                _ => self
+                    .board
+                    .fail("S5: the output ended inside a line".to_owned()),
+            },
+            Happening::Log(text) => {
+                let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+                if text.contains("panicked at") {
+                    self.board.fail(format!("the program panicked: {text}"));
+                }
+                self.log.push(text);
+            }
+            Happening::Exited(Ok(status)) => self.board.exit = Some(status.code().unwrap_or(-1)),
+            Happening::Exited(Err(error)) => self
+                .board
+                .fail(format!("the program's end is unknown: {error}")),
+        }
+    }
+
+    fn admit(&mut self, Arrival { request, answer }: Arrival) {
+        self.asked.push(Asked::Waiting(answer));
+        let (place, reply) = self.board.admit(request);
+        if let Some(reply) = reply {
+            self.board.requests[place].answered = true;
+            self.answer(place, &reply);
+        }
+    }
+
+    /// A stream that the program has closed is open no more.
+    fn note_closed_streams(&mut self) {
+        for (asked, request) in self.asked.iter().zip(&mut self.board.requests) {
+            if matches!(asked, Asked::Stream(pieces) if pieces.is_closed()) {
+                request.open = false;
+            }
+        }
+    }
+}
+
+impl Stage for LiveStage {
+    fn board(&mut self) -> &mut Board {
+        &mut self.board
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let input = self.input.as_mut().ok_or("the editor has closed its end")?;
+        let write = async {
+            input.write_all(bytes).await?;
+            input.flush().await
+        };
+        match self.runtime.block_on(async { timeout(SLACK, write).await }) {
+            Ok(written) => written.map_err(|error| format!("the program does not read: {error}")),
+            Err(_) => Err("the program does not read".to_owned()),
+        }
+    }
+
+    fn end_input(&mut self) {
+        self.input = None;
+    }
+
+    fn answer(&mut self, request: usize, reply: &Reply) {
+        if let Asked::Waiting(answer) = std::mem::replace(&mut self.asked[request], Asked::Done) {
+            let (told, stream) = Told::new(reply.clone());
+            // A program that is no longer there for the answer shows that by what it does.
+            let heard = answer.send(told).is_ok();
+            if let Some(stream) = stream.filter(|_| heard) {
+                self.asked[request] = Asked::Stream(stream);
+                self.board.requests[request].open = true;
+            }
+        }
+    }
+
+    fn send(&mut self, request: usize, bytes: Bytes) {
+        if let Asked::Stream(pieces) = &self.asked[request] {
+            let _ = pieces.send(Piece::Bytes(bytes));
+        }
+    }
+
+    fn end_stream(&mut self, request: usize, cleanly: bool) {
+        self.board.requests[request].open = false;
+        if let Asked::Stream(pieces) = std::mem::replace(&mut self.asked[request], Asked::Done)
+            && !cleanly
+        {
+            let _ = pieces.send(Piece::Cut);
+        }
+    }
+
+    fn set_reachable(&mut self, reachable: bool) -> Result<(), String> {
+        let _context = self.runtime.enter();
+        self.remote
+            .set_reachable(reachable)
+            .map_err(|error| error.to_string())?;
+        if !reachable {
+            for (asked, request) in self.asked.iter_mut().zip(&mut self.board.requests) {
+                *asked = Asked::Done;
+                request.answered = true;
+                request.open = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, within: Duration, done: &dyn Fn(&Board) -> bool) -> bool {
+        self.go_on(Instant::now() + within + SLACK, done)
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.go_on(Instant::now() + time, &|_| false);
+    }
+
+    fn settle(&mut self) {
+        self.go_on(Instant::now() + SETTLE, &|_| false);
+    }
+
+    fn log(&mut self) -> String {
+        self.log[self.log.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+async fn read_lines(
+    from: impl AsyncRead + Unpin,
+    to: mpsc::UnboundedSender<Happening>,
+    kind: fn(Vec<u8>) -> Happening,
+) {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while let Ok(1..) = from.read_until(b'\n', &mut line).await {
+        if to.send(kind(std::mem::take(&mut line))).is_err() {
+            return;
+        }
+    }
+}
+
+async fn wait_for_exit(mut child: Child, to: mpsc::UnboundedSender<Happening>) {
+    let exited = child.wait().await;
+    // Nobody listens where the play is over.
+    let _ = to.send(Happening::Exited(exited));
+}

@@ -1,0 +1,578 @@
+//! Decides what each step of a transcript means, whoever plays it.
+//!
+//! A [`Stage`] is the world that a step acts on: it lets the editor write and the remote answer, and
+//! puts what comes out on its [`Board`]. What is expected is compared here, and nowhere else.
+
+use super::format::{
+    Action, Answer, Body, Comparison, Fault, Gets, OnStream, Output, Payload, Sees, Start, Step,
+    Streams, Transcript,
+};
+use super::json::Json;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+/// How long a step waits for what it names, unless it says so itself.
+pub const WITHIN: Duration = Duration::from_secs(2);
+
+/// A world to play on.
+pub trait Stage {
+    /// What has come out so far.
+    fn board(&mut self) -> &mut Board;
+    /// The editor writes.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String>;
+    /// The editor closes its end.
+    fn end_input(&mut self);
+    /// The remote answers the request at this place on the board.
+    fn answer(&mut self, request: usize, answer: &Reply);
+    /// The remote sends bytes on the stream that this request opened.
+    fn send(&mut self, request: usize, bytes: Bytes);
+    /// That stream ends, cleanly or cut.
+    fn end_stream(&mut self, request: usize, cleanly: bool);
+    /// The remote can be reached from here on, or not.
+    ///
+    /// # Errors
+    /// Why that cannot be played.
+    fn set_reachable(&mut self, reachable: bool) -> Result<(), String>;
+    /// Lets the world go on until `done` holds, or for `within`; says whether it holds.
+    fn wait(&mut self, within: Duration, done: &dyn Fn(&Board) -> bool) -> bool;
+    /// Lets time pass.
+    fn pass(&mut self, time: Duration);
+    /// Lets happen what happens without time passing.
+    fn settle(&mut self);
+    /// What the program told its log, for people.
+    fn log(&mut self) -> String;
+}
+
+/// What came out, and what no step has taken yet.
+#[derive(Debug, Default)]
+pub struct Board {
+    /// Lines that the editor got.
+    pub lines: VecDeque<Bytes>,
+    /// Every request that the remote got, in order.
+    pub requests: Vec<Request>,
+    /// The code with which the program ended.
+    pub exit: Option<i32>,
+    /// Steps answer GET and DELETE.
+    pub manual: bool,
+    /// Something that may never happen did.
+    pub fault: Option<String>,
+}
+
+/// A request that the remote got.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// Its method.
+    pub method: String,
+    /// Its path and query; `None` where there is no HTTP.
+    pub path: Option<String>,
+    /// Its headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Its body.
+    pub body: Bytes,
+    /// A step has taken it.
+    pub taken: bool,
+    /// It was answered.
+    pub answered: bool,
+    /// It is a GET whose stream is open.
+    pub open: bool,
+}
+
+impl Request {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(given, _)| given == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn session(&self) -> Option<&str> {
+        self.header("acp-session-id")
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let session = self.session().map_or("of no session".to_owned(), |id| {
+            format!("of session {id:?}")
+        });
+        write!(
+            formatter,
+            "{} {session} {}",
+            self.method,
+            String::from_utf8_lossy(&self.body)
+        )
+    }
+}
+
+/// An answer of the remote, ready to be sent.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+    /// It opens a stream, whose bytes follow.
+    pub opens: bool,
+    /// The connection is cut before it, or in the middle of its body.
+    pub fault: Option<Fault>,
+}
+
+impl Board {
+    /// Adds a request that has come, and says how it is answered without a step.
+    pub fn admit(&mut self, request: Request) -> (usize, Option<Reply>) {
+        let reply = match request.method.as_str() {
+            _ if self.manual => None,
+            "GET" => Some(Reply {
+                status: 200,
+                headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
+                opens: true,
+                ..Reply::default()
+            }),
+            "DELETE" => Some(Reply {
+                status: 202,
+                ..Reply::default()
+            }),
+            _ => None,
+        };
+        self.requests.push(request);
+        (self.requests.len() - 1, reply)
+    }
+
+    /// Adds a line that the editor got.
+    pub fn see(&mut self, line: Bytes) {
+        if let Some(reason) = unfit(&line) {
+            self.fail(format!("{reason}: {}", String::from_utf8_lossy(&line)));
+        }
+        self.lines.push_back(line);
+    }
+
+    /// Notes that something happened that may never happen; the first counts.
+    pub fn fail(&mut self, reason: String) {
+        self.fault.get_or_insert(reason);
+    }
+
+    /// What is there that no step has taken.
+    fn left_over(&self) -> Option<String> {
+        let lines = self
+            .lines
+            .iter()
+            .map(|line| format!("line {}", String::from_utf8_lossy(line)));
+        let requests = self
+            .requests
+            .iter()
+            .filter(|request| !request.taken && (self.manual || request.method == "POST"))
+            .map(|request| format!("request {request}"));
+        let left: Vec<String> = lines.chain(requests).collect();
+        (!left.is_empty()).then(|| left.join("\n"))
+    }
+}
+
+/// The first step that did not hold.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its line in the file.
+    pub line: usize,
+    /// Its text.
+    pub step: String,
+    /// What was found.
+    pub reason: String,
+    /// The end of the program's log.
+    pub log: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "line {}: {}", self.line, self.step)?;
+        for line in self.reason.lines() {
+            writeln!(formatter, "    {line}")?;
+        }
+        for line in self.log.lines() {
+            writeln!(formatter, "    log: {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Plays a transcript on a fresh stage.
+///
+/// # Errors
+/// The first step that did not hold.
+pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failure> {
+    let mut play = Play {
+        stage,
+        ids: BTreeMap::new(),
+        requests: BTreeMap::new(),
+    };
+    let prelude = prelude(transcript).map_err(|reason| Failure {
+        line: 1,
+        step: "the prelude".to_owned(),
+        reason,
+        log: String::new(),
+    })?;
+    for step in &prelude {
+        play.step(step).map_err(|reason| Failure {
+            line: 1,
+            step: format!("in the prelude: {}", step.text),
+            reason,
+            log: play.stage.log(),
+        })?;
+    }
+    play.stage.board().manual = transcript.header.streams == Streams::Manual;
+    for step in &transcript.steps {
+        play.step(step).map_err(|reason| Failure {
+            line: step.line,
+            step: step.text.clone(),
+            reason,
+            log: play.stage.log(),
+        })?;
+    }
+    play.quiet().map_err(|reason| Failure {
+        line: transcript.steps.last().map_or(1, |step| step.line),
+        step: "at the end of the file".to_owned(),
+        reason,
+        log: play.stage.log(),
+    })
+}
+
+fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
+    const INITIALIZED: &str = r#"
+        {"editor":{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":VERSION,"clientCapabilities":{}}}}
+        {"gets":{"method":"POST","session":null,"body_like":{"method":"initialize"}},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1"},"body":{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":VERSION,"agentCapabilities":{"loadSession":true}}}}}
+        {"sees_like":{"id":"init","result":{}}}
+        {"gets":{"method":"GET","session":null}}
+    "#;
+    const SESSION: &str = r#"
+        {"editor":{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/work","mcpServers":[]}}}
+        {"gets":{"method":"POST","session":null,"body_like":{"method":"session/new"}}}
+        {"stream":null,"event":{"jsonrpc":"2.0","id":"new","result":{"sessionId":"s1"}}}
+        {"sees_like":{"id":"new","result":{"sessionId":"s1"}}}
+        {"gets":{"method":"GET","session":"s1"}}
+    "#;
+    let text = match transcript.header.start {
+        Start::None => String::new(),
+        Start::Initialized => INITIALIZED.to_owned(),
+        Start::Session => [INITIALIZED, SESSION].concat(),
+    };
+    let text = text.replace("VERSION", &transcript.header.protocol.to_string());
+    Transcript::parse_steps(&text).map_err(|refused| refused.to_string())
+}
+
+struct Play<'stage> {
+    stage: &'stage mut dyn Stage,
+    /// Ids that were saved, as JSON text.
+    ids: BTreeMap<String, String>,
+    /// Requests that have a name, by their place on the board.
+    requests: BTreeMap<String, usize>,
+}
+
+impl Play<'_> {
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        match &step.action {
+            Action::Write(Payload::Bytes(bytes)) => self.stage.write(bytes)?,
+            Action::Write(Payload::Message(message)) => {
+                let line = self.resolve(message)? + "\n";
+                self.stage.write(line.as_bytes())?;
+            }
+            Action::EndInput => self.stage.end_input(),
+            Action::Sees(sees) => self.sees(sees)?,
+            Action::Gets(gets) => self.gets(gets)?,
+            Action::Answers(name, answer) => {
+                let request = self.named(name)?;
+                self.answer(request, answer)?;
+            }
+            Action::Stream(on) => self.on_stream(on)?,
+            Action::Reachable(reachable) => self.stage.set_reachable(*reachable)?,
+            Action::Pass(time) => self.stage.pass(*time),
+            Action::Quiet => self.quiet()?,
+            Action::Exit { code, within } => {
+                self.stage
+                    .wait(within.unwrap_or(WITHIN), &|board| board.exit.is_some());
+                match self.stage.board().exit {
+                    Some(found) if found == *code => {}
+                    Some(found) => return Err(format!("it ended with {found}")),
+                    None => return Err("it still runs".to_owned()),
+                }
+            }
+        }
+        self.stage.board().fault.take().map_or(Ok(()), Err)
+    }
+
+    fn sees(&mut self, sees: &Sees) -> Result<(), String> {
+        let mut wanted: Vec<String> = sees
+            .messages
+            .iter()
+            .map(|message| self.resolve(message))
+            .collect::<Result<_, _>>()?;
+        while !wanted.is_empty() {
+            let within = sees.within.unwrap_or(WITHIN);
+            self.stage.wait(within, &|board| {
+                !board.lines.is_empty() || board.exit.is_some()
+            });
+            let Some(line) = self.stage.board().lines.pop_front() else {
+                let ended = if self.stage.board().exit.is_some() {
+                    "; the program ended"
+                } else {
+                    ""
+                };
+                return Err(format!("no line came{ended}\n{}", self.waiting()));
+            };
+            let shown = String::from_utf8_lossy(&line).into_owned();
+            let mut differences = Vec::new();
+            let place = wanted.iter().position(|wanted| {
+                let difference = compare(wanted, &line, sees.comparison);
+                differences.extend(difference.clone());
+                difference.is_none()
+            });
+            match place {
+                Some(place) => drop(wanted.remove(place)),
+                None => {
+                    return Err(format!(
+                        "expected: {}\ngot:      {shown}\n{}",
+                        wanted.join("\nor:       "),
+                        differences.join("\n")
+                    ));
+                }
+            }
+            self.save(sees.save.as_deref(), &line)?;
+        }
+        Ok(())
+    }
+
+    fn gets(&mut self, gets: &Gets) -> Result<(), String> {
+        let body = match &gets.body {
+            Some((body, comparison)) => Some((self.resolve(body)?, *comparison)),
+            None => None,
+        };
+        let body = body
+            .as_ref()
+            .map(|(text, comparison)| (text.as_str(), *comparison));
+        let find = |board: &Board| {
+            board.requests.iter().position(|request| {
+                !request.taken
+                    && request.method == gets.method
+                    && gets
+                        .session
+                        .as_ref()
+                        .is_none_or(|session| session.as_deref() == request.session())
+                    && (!gets.any_order || mismatch(gets, body, request).is_none())
+            })
+        };
+        self.stage.wait(gets.within.unwrap_or(WITHIN), &|board| {
+            find(board).is_some()
+        });
+        let board = self.stage.board();
+        let Some(place) = find(board) else {
+            return Err(format!("no such request came\n{}", self.waiting()));
+        };
+        let request = &mut board.requests[place];
+        if let Some(reason) = mismatch(gets, body, request) {
+            return Err(format!("got: {request}\n{reason}"));
+        }
+        request.taken = true;
+        let (answered, content) = (request.answered, request.body.clone());
+        self.save(gets.save.as_deref(), &content)?;
+        if let Some(name) = &gets.name {
+            self.requests.insert(name.clone(), place);
+        }
+        match &gets.answer {
+            Some(_) if answered => {
+                Err("it is answered already; `\"streams\":\"manual\"` lets steps do it".to_owned())
+            }
+            Some(answer) => self.answer(place, answer),
+            None if answered || gets.name.is_some() => Ok(()),
+            None => self.answer(place, &Answer::default()),
+        }
+    }
+
+    fn answer(&mut self, place: usize, answer: &Answer) -> Result<(), String> {
+        if answer.fault == Some(Fault::Hang) {
+            return Ok(());
+        }
+        let request = &mut self.stage.board().requests[place];
+        if std::mem::replace(&mut request.answered, true) {
+            return Err("the request is answered already".to_owned());
+        }
+        let get = request.method == "GET";
+        let status = answer.status.unwrap_or(if get { 200 } else { 202 });
+        let mut headers: Vec<(String, String)> = answer
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
+            .collect();
+        let (usual, body) = match &answer.body {
+            Some(Body::Message(message)) => (
+                Some("application/json"),
+                Bytes::from(self.resolve(message)?),
+            ),
+            Some(Body::Text(text)) => (Some("text/plain"), Bytes::from(text.clone())),
+            None => (
+                (get && status == 200).then_some("text/event-stream"),
+                Bytes::new(),
+            ),
+        };
+        if let Some(usual) = usual
+            && !headers.iter().any(|(name, _)| name == "content-type")
+        {
+            headers.push(("content-type".to_owned(), usual.to_owned()));
+        }
+        let events = headers.iter().any(|(name, value)| {
+            let kind = value.split(';').next().unwrap_or_default().trim();
+            name == "content-type" && kind.eq_ignore_ascii_case("text/event-stream")
+        });
+        let opens = get && status == 200 && events && answer.fault.is_none();
+        self.stage.answer(
+            place,
+            &Reply {
+                status,
+                headers,
+                body,
+                opens,
+                fault: answer.fault,
+            },
+        );
+        Ok(())
+    }
+
+    fn on_stream(&mut self, on: &OnStream) -> Result<(), String> {
+        let newest = |board: &Board| {
+            board
+                .requests
+                .iter()
+                .rposition(|request| request.open && request.session() == on.session.as_deref())
+        };
+        let place = match &on.of {
+            Some(name) => self.named(name)?,
+            None => {
+                self.stage.wait(WITHIN, &|board| newest(board).is_some());
+                newest(self.stage.board())
+                    .ok_or_else(|| format!("no such stream is open\n{}", self.waiting()))?
+            }
+        };
+        match &on.output {
+            Output::Bytes(bytes) => self.stage.send(place, Bytes::from(bytes.clone())),
+            Output::Event { id, message } => {
+                let mut event = id
+                    .as_ref()
+                    .map_or_else(String::new, |id| format!("id: {id}\n"));
+                if let Some(message) = message {
+                    event += &format!("data: {}\n", self.resolve(message)?);
+                }
+                self.stage.send(place, Bytes::from(event + "\n"));
+            }
+            Output::End => self.stage.end_stream(place, true),
+            Output::Reset => self.stage.end_stream(place, false),
+        }
+        Ok(())
+    }
+
+    fn quiet(&mut self) -> Result<(), String> {
+        self.stage.settle();
+        let board = self.stage.board();
+        match board.fault.take().or_else(|| board.left_over()) {
+            Some(left) => Err(format!("nothing was expected, but there is\n{left}")),
+            None => Ok(()),
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<usize, String> {
+        self.requests
+            .get(name)
+            .copied()
+            .ok_or_else(|| format!("no request has the name {name:?}"))
+    }
+
+    fn waiting(&mut self) -> String {
+        self.stage
+            .board()
+            .left_over()
+            .map_or("nothing else is there".to_owned(), |left| {
+                format!("there is\n{left}")
+            })
+    }
+
+    /// Keeps the id of a message under a name.
+    fn save(&mut self, name: Option<&str>, message: &[u8]) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct HasId<'text> {
+            #[serde(borrow)]
+            id: &'text RawValue,
+        }
+        if let Some(name) = name {
+            let HasId { id } = serde_json::from_slice(message)
+                .map_err(|error| format!("there is no id to save: {error}"))?;
+            self.ids.insert(name.to_owned(), id.get().to_owned());
+        }
+        Ok(())
+    }
+
+    /// The text of a message, with saved ids where it names them.
+    fn resolve(&self, message: &RawValue) -> Result<String, String> {
+        // A quote inside a JSON string is escaped, so this is found between tokens only.
+        const REFERENCE: &str = "{\"$ref\":\"";
+        let mut text = String::new();
+        let mut rest = message.get();
+        while let Some((before, after)) = rest.split_once(REFERENCE) {
+            let (name, after) = after.split_once("\"}").ok_or("a `$ref` has no end")?;
+            text += before;
+            text += self
+                .ids
+                .get(name)
+                .ok_or_else(|| format!("no id was saved as {name:?}"))?;
+            rest = after;
+        }
+        Ok(text + rest)
+    }
+}
+
+fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String> {
+    if comparison == Comparison::Bytes {
+        let same = wanted
+            .as_bytes()
+            .iter()
+            .zip(found)
+            .take_while(|(one, other)| one == other)
+            .count();
+        return (wanted.as_bytes() != found).then(|| format!("differs from byte {same} on"));
+    }
+    match (Json::parse(wanted.as_bytes()), Json::parse(found)) {
+        (Ok(wanted), Ok(found)) => wanted.difference(&found, comparison == Comparison::Like),
+        (Err(error), _) | (_, Err(error)) => Some(format!("is no JSON: {error}")),
+    }
+}
+
+/// Why a request is not the one that a step names.
+fn mismatch(gets: &Gets, body: Option<(&str, Comparison)>, request: &Request) -> Option<String> {
+    if gets.path.is_some() && gets.path != request.path {
+        return Some(format!("the path is {:?}", request.path));
+    }
+    for (name, wanted) in &gets.headers {
+        let found = request.header(&name.to_ascii_lowercase());
+        match wanted.as_deref() {
+            Some("*") if found.is_some() => {}
+            wanted if wanted == found => {}
+            _ => return Some(format!("the header {name} is {found:?}")),
+        }
+    }
+    let (text, comparison) = body?;
+    compare(text, &request.body, comparison)
+        .map(|difference| format!("expected the body {text}\n{difference}"))
+}
+
+/// Why some bytes cannot be one message (S5).
+pub(super) fn unfit(message: &[u8]) -> Option<&'static str> {
+    if memchr::memchr2(b'\n', b'\r', message).is_some() {
+        return Some("S5: a message holds a line end");
+    }
+    let whole = serde_json::from_slice::<IgnoredAny>(message).is_ok();
+    (!whole).then_some("S5: a message is no JSON")
+}

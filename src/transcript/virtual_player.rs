@@ -1,0 +1,824 @@
+//! Plays a transcript against the core alone: time is a number, the remote a list of requests.
+//!
+//! What the shell does between bytes and events is done here by the same codecs, so that a file
+//! means the same in both players.
+
+use super::format::{Fault, Transcript};
+use super::player::{self, Board, Failure, Reply, Request, Stage, unfit};
+use crate::core::{
+    Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
+    Settings, StreamEvent, StreamId, limits,
+};
+use crate::wire::lines::{Line, Lines};
+use crate::wire::sse::{Decoder, Item};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Plays a transcript in virtual time.
+///
+/// # Errors
+/// The first step that did not hold.
+pub fn play(transcript: &Transcript) -> Result<(), Failure> {
+    let settings = settings(&transcript.header.flags).map_err(|reason| Failure {
+        line: 1,
+        step: "the flags".to_owned(),
+        reason,
+        log: String::new(),
+    })?;
+    player::play(
+        transcript,
+        &mut VirtualStage::new(
+            Machine::Core(Box::new(Core::new(settings.clone()))),
+            &settings,
+        ),
+    )
+}
+
+/// The flags of `connect` that the core knows, as its settings; others concern the shell.
+fn settings(flags: &[String]) -> Result<Settings, String> {
+    let mut settings = Settings {
+        hold: limits::HOLD,
+        connect_timeout: limits::CONNECT_TIMEOUT,
+        post_timeout: limits::POST_TIMEOUT,
+        max_message_bytes: limits::MAX_MESSAGE_BYTES,
+        seed: 1,
+        unusable: None,
+    };
+    let mut words = flags.iter().flat_map(|flag| flag.splitn(2, '='));
+    while let Some(flag) = words.next() {
+        let known = [
+            "--hold",
+            "--connect-timeout",
+            "--post-timeout",
+            "--max-message-bytes",
+        ];
+        if !known.contains(&flag) {
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{flag} has no value"))?;
+        if flag == "--max-message-bytes" {
+            let size: bytesize::ByteSize =
+                value.parse().map_err(|error| format!("{flag}: {error}"))?;
+            settings.max_message_bytes =
+                usize::try_from(size.as_u64()).map_err(|error| error.to_string())?;
+            continue;
+        }
+        let time = humantime::parse_duration(value).map_err(|error| format!("{flag}: {error}"))?;
+        let field = match flag {
+            "--hold" => &mut settings.hold,
+            "--connect-timeout" => &mut settings.connect_timeout,
+            _ => &mut settings.post_timeout,
+        };
+        *field = millis(time);
+    }
+    Ok(settings)
+}
+
+fn millis(time: Duration) -> Millis {
+    Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What is played against: the core, or in the tests of this file a script of effects.
+enum Machine {
+    Core(Box<Core>),
+    #[cfg(test)]
+    Script(tests::Script),
+}
+
+impl Machine {
+    fn step(&mut self, now: Millis, event: Event, out: &mut Vec<Effect>) {
+        match self {
+            Machine::Core(core) => core.step(now, event, out),
+            #[cfg(test)]
+            Machine::Script(script) => script.step(now, event, out),
+        }
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        match self {
+            Machine::Core(core) => core.deadline(),
+            #[cfg(test)]
+            Machine::Script(script) => script.deadline,
+        }
+    }
+}
+
+/// The most timer events that one moment may have (I18).
+const TIMERS_AT_ONCE: u32 = 1_000;
+
+struct VirtualStage {
+    machine: Machine,
+    now: Millis,
+    board: Board,
+    /// What the core is told next.
+    events: VecDeque<Event>,
+    lines: Lines,
+    /// What each request on the board is to the core.
+    asked: Vec<Asked>,
+    limit: usize,
+    reachable: bool,
+    log: VecDeque<String>,
+}
+
+/// A request as the core made it.
+enum Asked {
+    Post(PostId),
+    Stream(StreamId, Decoder),
+    Delete,
+    /// The core has dropped it: it hears no more of it.
+    Dropped,
+}
+
+impl VirtualStage {
+    fn new(machine: Machine, settings: &Settings) -> Self {
+        Self {
+            machine,
+            now: Millis(1_000),
+            board: Board::default(),
+            events: VecDeque::new(),
+            lines: Lines::new(settings.max_message_bytes),
+            asked: Vec::new(),
+            limit: settings.max_message_bytes,
+            reachable: true,
+            log: VecDeque::new(),
+        }
+    }
+
+    /// Tells the core all that it has to hear, and does what it says.
+    fn run(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            if self.board.exit.is_some() {
+                self.events.clear();
+                return;
+            }
+            let mut effects = Vec::new();
+            self.machine.step(self.now, event, &mut effects);
+            for effect in effects {
+                self.perform(effect);
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        if self.board.exit.is_some() {
+            self.board.fail(format!("after the exit came {effect:?}"));
+            return;
+        }
+        match effect {
+            Effect::Line(line) => self.board.see(line),
+            Effect::Post(post) => {
+                if let Some(reason) = unfit(&post.body) {
+                    self.board.fail(format!(
+                        "a POST: {reason}: {}",
+                        String::from_utf8_lossy(&post.body)
+                    ));
+                }
+                if self.reachable {
+                    let Post {
+                        id,
+                        connection,
+                        session,
+                        body,
+                        ..
+                    } = post;
+                    let mut headers = headers(connection.as_ref(), session.as_ref());
+                    headers.push(("content-type".to_owned(), "application/json".to_owned()));
+                    self.admit(Asked::Post(id), "POST", headers, body);
+                } else {
+                    self.events
+                        .push_back(Event::Posted(post.id, Outcome::Unsent(REFUSED.to_owned())));
+                }
+            }
+            Effect::Open(Open {
+                stream,
+                connection,
+                cursor,
+                ..
+            }) => {
+                if self.reachable {
+                    let mut headers = headers(Some(&connection), stream.session.as_ref());
+                    headers.push(("accept".to_owned(), "text/event-stream".to_owned()));
+                    headers
+                        .extend(cursor.map(|cursor| ("last-event-id".to_owned(), text(&cursor))));
+                    let asked = Asked::Stream(stream, Decoder::new(self.limit));
+                    self.admit(asked, "GET", headers, Bytes::new());
+                } else {
+                    let failed = StreamEvent::Failed(Outcome::Unsent(REFUSED.to_owned()));
+                    self.events.push_back(Event::Stream(stream, failed));
+                }
+            }
+            Effect::Delete(connection) => {
+                if self.reachable {
+                    self.admit(
+                        Asked::Delete,
+                        "DELETE",
+                        headers(Some(&connection), None),
+                        Bytes::new(),
+                    );
+                } else {
+                    self.events
+                        .push_back(Event::Deleted(Outcome::Unsent(REFUSED.to_owned())));
+                }
+            }
+            Effect::Abandon(post) => {
+                self.drop_asked(|asked| matches!(asked, Asked::Post(id) if *id == post))
+            }
+            Effect::Close(stream) => {
+                self.drop_asked(|asked| matches!(asked, Asked::Stream(id, _) if *id == stream))
+            }
+            Effect::Log(level, text) => {
+                if self.log.len() == 20 {
+                    self.log.pop_front();
+                }
+                self.log
+                    .push_back(format!("{:>6} ms {level:?} {text}", self.now.0));
+            }
+            Effect::Exit => self.board.exit = Some(0),
+        }
+    }
+
+    fn admit(&mut self, asked: Asked, method: &str, headers: Vec<(String, String)>, body: Bytes) {
+        self.asked.push(asked);
+        let request = Request {
+            method: method.to_owned(),
+            headers,
+            body,
+            ..Request::default()
+        };
+        let (place, reply) = self.board.admit(request);
+        if let Some(reply) = reply {
+            self.board.requests[place].answered = true;
+            self.tell_answer(place, &reply);
+        }
+    }
+
+    fn drop_asked(&mut self, which: impl Fn(&Asked) -> bool) {
+        for (asked, request) in self.asked.iter_mut().zip(&mut self.board.requests) {
+            if which(asked) {
+                *asked = Asked::Dropped;
+                request.open = false;
+            }
+        }
+        // What it had still to say is not heard.
+        let gone = |event: &Event| match event {
+            Event::Posted(id, _) => which(&Asked::Post(*id)),
+            Event::Stream(stream, _) => which(&Asked::Stream(stream.clone(), Decoder::new(0))),
+            _ => false,
+        };
+        self.events.retain(|event| !gone(event));
+    }
+
+    fn tell_answer(&mut self, place: usize, reply: &Reply) {
+        let outcome = outcome(reply);
+        let event = match &self.asked[place] {
+            Asked::Post(id) => Event::Posted(*id, outcome),
+            Asked::Delete => Event::Deleted(outcome),
+            Asked::Dropped => return,
+            Asked::Stream(stream, _) => {
+                self.board.requests[place].open = reply.opens;
+                let event = match outcome {
+                    Outcome::Response(_) if reply.opens => StreamEvent::Opened {
+                        event_epoch: header(reply, |name| name.ends_with("-event-epoch"))
+                            .map(bytes),
+                    },
+                    Outcome::Response(response) => StreamEvent::Refused(response),
+                    failed => StreamEvent::Failed(failed),
+                };
+                Event::Stream(stream.clone(), event)
+            }
+        };
+        self.events.push_back(event);
+    }
+
+    /// Goes on to `time`, through every deadline on the way.
+    fn advance(&mut self, time: Millis) {
+        let mut timers = 0;
+        while let Some(deadline) = self.machine.deadline().filter(|deadline| *deadline <= time) {
+            timers = if deadline > self.now { 0 } else { timers + 1 };
+            if timers > TIMERS_AT_ONCE || self.board.exit.is_some() {
+                if self.board.exit.is_none() {
+                    self.board
+                        .fail(format!("I18: the deadline stays at {} ms", deadline.0));
+                }
+                break;
+            }
+            self.now = self.now.max(deadline);
+            self.events.push_back(Event::Timer);
+            self.run();
+        }
+        self.now = self.now.max(time);
+    }
+
+    fn later(&self, time: Duration) -> Millis {
+        Millis(self.now.0.saturating_add(millis(time).0))
+    }
+}
+
+impl Stage for VirtualStage {
+    fn board(&mut self) -> &mut Board {
+        &mut self.board
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut lines = Vec::new();
+        self.lines.push(Bytes::copy_from_slice(bytes), &mut lines);
+        self.events.extend(lines.into_iter().map(line_event));
+        self.run();
+        Ok(())
+    }
+
+    fn end_input(&mut self) {
+        let mut lines = Vec::new();
+        self.lines.finish(&mut lines);
+        self.events.extend(lines.into_iter().map(line_event));
+        self.events.push_back(Event::EditorGone);
+        self.run();
+    }
+
+    fn answer(&mut self, request: usize, reply: &Reply) {
+        self.tell_answer(request, reply);
+        self.run();
+    }
+
+    fn send(&mut self, request: usize, bytes: Bytes) {
+        if let Asked::Stream(stream, decoder) = &mut self.asked[request] {
+            let mut items = Vec::new();
+            decoder.push(bytes, &mut items);
+            self.events.extend(items.into_iter().map(|item| {
+                let event = match item {
+                    Item::Event { data, id } => StreamEvent::Message { data, id },
+                    Item::TooLarge => StreamEvent::TooLarge,
+                    Item::Comment => StreamEvent::Comment,
+                    Item::Retry(delay) => StreamEvent::Retry(Millis(delay)),
+                };
+                Event::Stream(stream.clone(), event)
+            }));
+        }
+        self.run();
+    }
+
+    fn end_stream(&mut self, request: usize, cleanly: bool) {
+        self.board.requests[request].open = false;
+        let asked = std::mem::replace(&mut self.asked[request], Asked::Dropped);
+        if let Asked::Stream(stream, _) = asked {
+            let end = if cleanly {
+                End::Clean
+            } else {
+                End::Broken(CUT.to_owned())
+            };
+            self.events
+                .push_back(Event::Stream(stream, StreamEvent::Ended(end)));
+        }
+        self.run();
+    }
+
+    fn set_reachable(&mut self, reachable: bool) -> Result<(), String> {
+        self.reachable = reachable;
+        for place in 0..self.asked.len() {
+            let request = &mut self.board.requests[place];
+            if reachable || (request.answered && !request.open) {
+                continue;
+            }
+            if std::mem::replace(&mut request.answered, true) {
+                self.end_stream(place, false);
+            } else {
+                self.tell_answer(
+                    place,
+                    &Reply {
+                        fault: Some(Fault::Broken),
+                        ..Reply::default()
+                    },
+                );
+            }
+        }
+        self.run();
+        Ok(())
+    }
+
+    fn wait(&mut self, within: Duration, done: &dyn Fn(&Board) -> bool) -> bool {
+        self.run();
+        let end = self.later(within);
+        while !done(&self.board) {
+            match self.machine.deadline() {
+                Some(deadline) if deadline <= end && self.board.fault.is_none() => {
+                    self.advance(deadline)
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.run();
+        self.advance(self.later(time));
+    }
+
+    fn settle(&mut self) {
+        self.run();
+        self.advance(self.now);
+    }
+
+    fn log(&mut self) -> String {
+        let lines: Vec<String> = self.log.iter().cloned().collect();
+        lines.join("\n")
+    }
+}
+
+const REFUSED: &str = "the scripted remote refuses connections";
+const CUT: &str = "the scripted remote cut the connection";
+
+fn line_event(line: Line) -> Event {
+    match line {
+        Line::Whole(line) => Event::Line(line),
+        Line::TooLong => Event::LineTooLong,
+    }
+}
+
+fn headers(connection: Option<&Connection>, session: Option<&SessionId>) -> Vec<(String, String)> {
+    let mut headers = Vec::new();
+    if let Some(Connection { id, version }) = connection {
+        headers.push(("acp-connection-id".to_owned(), text(id)));
+        headers.extend(
+            version
+                .as_ref()
+                .map(|version| ("acp-protocol-version".to_owned(), text(version))),
+        );
+    }
+    headers.extend(session.map(|session| ("acp-session-id".to_owned(), session.0.to_string())));
+    headers
+}
+
+fn outcome(reply: &Reply) -> Outcome {
+    if reply.fault.is_some() {
+        return Outcome::Broken(CUT.to_owned());
+    }
+    if (300..400).contains(&reply.status) {
+        let reason = "the scripted remote redirects".to_owned();
+        return Outcome::Redirected {
+            status: reply.status,
+            reason,
+        };
+    }
+    let content_type = header(reply, |name| name == "content-type")
+        .unwrap_or_default()
+        .to_owned();
+    let good = (200..300).contains(&reply.status);
+    let most = match good {
+        true if content_type.starts_with("application/json") => reply.body.len(),
+        true => 0,
+        false => reply.body.len().min(limits::ERROR_BODY_BYTES),
+    };
+    Outcome::Response(Response {
+        status: reply.status,
+        content_type,
+        connection_id: header(reply, |name| name == "acp-connection-id").map(bytes),
+        retry_after: header(reply, |name| name == "retry-after")
+            .and_then(|seconds| seconds.parse().ok())
+            .map(|seconds: u64| Millis(seconds.saturating_mul(1_000))),
+        body: reply.body.slice(..most),
+        truncated: most < reply.body.len(),
+    })
+}
+
+fn header(reply: &Reply, which: impl Fn(&str) -> bool) -> Option<&str> {
+    reply
+        .headers
+        .iter()
+        .find(|(name, _)| which(name))
+        .map(|(_, value)| value.as_str())
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::core::Epoch;
+
+    /// Stands for the core: each step takes the next of these answers.
+    pub(super) struct Script {
+        steps: VecDeque<Vec<Effect>>,
+        pub(super) deadline: Option<Millis>,
+        seen: Vec<String>,
+    }
+
+    impl Script {
+        pub(super) fn step(&mut self, now: Millis, event: Event, out: &mut Vec<Effect>) {
+            self.seen.push(format!("{} {event:?}", now.0));
+            if matches!(event, Event::Timer) {
+                self.deadline = self.deadline.filter(|deadline| *deadline > now);
+            }
+            out.extend(self.steps.pop_front().unwrap_or_default());
+        }
+    }
+
+    fn line(text: &'static str) -> Effect {
+        Effect::Line(Bytes::from_static(text.as_bytes()))
+    }
+
+    fn post(id: u64, body: &'static str) -> Effect {
+        Effect::Post(Post {
+            id: PostId(id),
+            connection: None,
+            session: None,
+            renew_credential: false,
+            body: Bytes::from_static(body.as_bytes()),
+        })
+    }
+
+    fn open(generation: u64) -> Effect {
+        let generation = crate::core::Generation(generation);
+        let stream = StreamId {
+            session: None,
+            epoch: Epoch(1),
+            generation,
+        };
+        let connection = Connection {
+            id: Bytes::from_static(b"c1"),
+            version: None,
+        };
+        Effect::Open(Open {
+            stream,
+            connection,
+            cursor: None,
+            renew_credential: false,
+        })
+    }
+
+    /// Plays steps against answers; `deadline` is counted from the start.
+    fn run(
+        steps: &[&str],
+        answers: Vec<Vec<Effect>>,
+        deadline: Option<u64>,
+    ) -> (Result<(), Failure>, Vec<String>) {
+        let header = r#"{"transcript":1,"name":"n","rules":["S1"]}"#;
+        let transcript = Transcript::parse(&[&[header], steps].concat().join("\n")).unwrap();
+        let deadline = deadline.map(|deadline| Millis(1_000 + deadline));
+        let script = Script {
+            steps: answers.into(),
+            deadline,
+            seen: Vec::new(),
+        };
+        let mut stage = VirtualStage::new(Machine::Script(script), &settings(&[]).unwrap());
+        let result = player::play(&transcript, &mut stage);
+        let Machine::Script(script) = stage.machine else {
+            unreachable!()
+        };
+        (result, script.seen)
+    }
+
+    fn reason(steps: &[&str], answers: Vec<Vec<Effect>>) -> (usize, String) {
+        let failure = run(steps, answers, None).0.unwrap_err();
+        (failure.line, failure.reason)
+    }
+
+    #[test]
+    fn a_line_is_taken_by_the_step_that_names_it() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"sees":{"b":2,"a":1}}"#,
+            r#"{"quiet":true}"#,
+        ];
+        run(&steps, vec![vec![line(r#"{"a":1,"b":2}"#)]], None)
+            .0
+            .unwrap();
+        let (number, text) = reason(&steps, vec![vec![line(r#"{"a":1,"b":3}"#)]]);
+        assert!(number == 3 && text.contains("/b is 3, not 2"), "{text}");
+        let (number, text) = reason(&steps, vec![vec![line(r#"{"a":1,"b":2}"#), line("2")]]);
+        assert!(number == 4 && text.contains("line 2"), "{text}");
+        let (number, text) = reason(&steps, vec![]);
+        assert!(number == 3 && text.contains("no line came"), "{text}");
+    }
+
+    #[test]
+    fn bytes_are_compared_as_bytes() {
+        let steps = [r#"{"editor":1}"#, r#"{"sees":{"a": 1},"bytes":true}"#];
+        run(&steps, vec![vec![line(r#"{"a": 1}"#)]], None)
+            .0
+            .unwrap();
+        assert!(
+            reason(&steps, vec![vec![line(r#"{"a":1}"#)]])
+                .1
+                .contains("from byte 5 on")
+        );
+    }
+
+    #[test]
+    fn lines_may_come_in_any_order_where_the_file_says_so() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"sees_any_order":[{"id":1},{"id":2}]}"#,
+        ];
+        run(
+            &steps,
+            vec![vec![line(r#"{"id":2,"x":0}"#), line(r#"{"id":1}"#)]],
+            None,
+        )
+        .0
+        .unwrap();
+        let answers = vec![vec![line(r#"{"id":2}"#), line(r#"{"id":2}"#)]];
+        assert!(reason(&steps, answers).1.contains("/id is 2, not 1"));
+    }
+
+    #[test]
+    fn a_saved_id_stands_where_it_is_named() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"sees_like":{"id":"*"},"save":"q"}"#,
+            r#"{"editor":{"id":{"$ref":"q"},"result":"{$ref"}}"#,
+        ];
+        let (result, seen) = run(&steps, vec![vec![line(r#"{"id":1.50}"#)]], None);
+        result.unwrap();
+        assert!(
+            seen[1].contains(r#"{\"id\":1.50,\"result\":\"{$ref\"}"#),
+            "{}",
+            seen[1]
+        );
+    }
+
+    #[test]
+    fn s5_a_line_that_is_no_single_line_of_json_fails_whatever_the_file_asks() {
+        for bad in ["{\n}", "{\r}", "{", ""] {
+            let (number, text) = reason(
+                &[r#"{"editor":1}"#, r#"{"quiet":true}"#],
+                vec![vec![line(bad)]],
+            );
+            assert!(
+                number == 2 && text.starts_with("S5"),
+                "{bad:?}: {number}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_is_answered_at_once_later_or_not() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"gets":{"method":"POST","body":{"n":1}}}"#,
+            r#"{"gets":{"method":"POST","body":{"n":2}},"as":"p2"}"#,
+            r#"{"gets":{"method":"POST","body":{"n":3}},"answer":{"how":"broken"}}"#,
+            r#"{"answers":"p2","status":409,"text":"busy"}"#,
+        ];
+        let posts = vec![vec![
+            post(1, r#"{"n":1}"#),
+            post(2, r#"{"n":2}"#),
+            post(3, r#"{"n":3}"#),
+        ]];
+        let (result, seen) = run(&steps, posts, None);
+        result.unwrap();
+        let wanted = [
+            "Posted(PostId(1), Response(Response { status: 202",
+            "Posted(PostId(3), Broken",
+            "status: 409",
+        ];
+        for (found, wanted) in seen[1..].iter().zip(wanted) {
+            assert!(found.contains(wanted), "{found}");
+        }
+        assert_eq!(seen.len(), 4);
+    }
+
+    #[test]
+    fn a_post_that_no_step_takes_is_too_much() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"gets":{"method":"POST","body":{"n":1}}}"#,
+        ];
+        let posts = vec![vec![post(1, r#"{"n":1}"#), post(2, r#"{"n":2}"#)]];
+        assert!(
+            reason(&steps, posts)
+                .1
+                .contains(r#"request POST of no session {"n":2}"#)
+        );
+    }
+
+    #[test]
+    fn an_abandoned_post_hears_nothing() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"gets":{"method":"POST"},"as":"p"}"#,
+            r#"{"answers":"p"}"#,
+        ];
+        let (result, seen) = run(
+            &steps,
+            vec![vec![post(1, "1"), Effect::Abandon(PostId(1))]],
+            None,
+        );
+        result.unwrap();
+        assert_eq!(seen.len(), 1);
+    }
+
+    #[test]
+    fn a_stream_carries_events_until_it_ends() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"stream":null,"event":{"a": 1},"id":"7"}"#,
+            r#"{"stream":null,"raw":"da"}"#,
+            r#"{"stream":null,"raw":"ta:x\n\n"}"#,
+            r#"{"stream":null,"comment":""}"#,
+            r#"{"stream":null,"end":"reset"}"#,
+            r#"{"quiet":true}"#,
+        ];
+        let (result, seen) = run(&steps, vec![vec![open(1)]], None);
+        result.unwrap();
+        let wanted = [
+            "Opened",
+            r#"Some(b"{\"a\": 1}"), id: Some(b"7")"#,
+            r#"Some(b"x")"#,
+            "Comment",
+            "Ended(Broken",
+        ];
+        assert_eq!(seen.len(), 1 + wanted.len());
+        for (found, wanted) in seen[1..].iter().zip(wanted) {
+            assert!(found.contains(wanted), "{found}");
+        }
+        let closed = [steps[0], steps[4]];
+        let (result, _) = run(&[&closed[..], &steps[6..]].concat(), vec![vec![]], None);
+        assert!(result.unwrap_err().reason.contains("no such stream"));
+    }
+
+    #[test]
+    fn a_remote_that_is_down_refuses_and_cuts() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"gets":{"method":"POST"},"as":"p"}"#,
+            r#"{"remote":"down"}"#,
+            r#"{"editor":2}"#,
+            r#"{"quiet":true}"#,
+        ];
+        let answers = vec![
+            vec![open(1), post(1, "1")],
+            vec![],
+            vec![],
+            vec![],
+            vec![post(2, "2"), open(2)],
+        ];
+        let (result, seen) = run(&steps, answers, None);
+        result.unwrap();
+        let wanted = [
+            "Opened",
+            "Ended(Broken",
+            "PostId(1), Broken",
+            "Line",
+            "PostId(2), Unsent",
+            "Failed(Unsent",
+        ];
+        for (found, wanted) in seen[1..].iter().zip(wanted) {
+            assert!(found.contains(wanted), "{found}");
+        }
+    }
+
+    #[test]
+    fn time_goes_on_as_far_as_a_step_lets_it() {
+        let steps = [r#"{"editor":1}"#, r#"{"sees":1,"within":"500ms"}"#];
+        let answers = || vec![vec![], vec![line("1")]];
+        run(&steps, answers(), Some(500)).0.unwrap();
+        assert!(run(&steps, answers(), Some(501)).0.is_err());
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"pass":"499ms"}"#,
+            r#"{"quiet":true}"#,
+            r#"{"pass":"1ms"}"#,
+            r#"{"sees":1}"#,
+        ];
+        run(&steps, answers(), Some(500)).0.unwrap();
+        assert_eq!(run(&steps, answers(), Some(499)).0.unwrap_err().line, 4);
+    }
+
+    #[test]
+    fn the_exit_is_awaited_and_the_last_thing() {
+        let steps = [r#"{"editor_end":true}"#, r#"{"exit":0}"#];
+        run(&steps, vec![vec![Effect::Exit]], None).0.unwrap();
+        assert!(reason(&steps, vec![]).1.contains("still runs"));
+        assert!(
+            reason(&steps, vec![vec![Effect::Exit, line("1")]])
+                .1
+                .contains("after the exit")
+        );
+    }
+
+    #[test]
+    fn flags_become_settings() {
+        let flags = [
+            "--hold=300ms",
+            "--http",
+            "2",
+            "--post-timeout",
+            "2s",
+            "--max-message-bytes",
+            "4KiB",
+        ];
+        let settings = settings(&flags.map(str::to_owned)).unwrap();
+        assert_eq!(settings.hold, Millis(300));
+        assert_eq!(settings.post_timeout, Millis(2_000));
+        assert_eq!(settings.max_message_bytes, 4096);
+    }
+}
