@@ -14,6 +14,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 pub mod limits;
+pub mod redirect;
 
 /// The state machine: see the module's page.
 #[derive(Debug)]
