@@ -11,6 +11,8 @@ pub const CONNECT_TIMEOUT: Millis = Millis(9_000);
 pub const POST_TIMEOUT: Millis = Millis(60_000);
 /// Default of `--max-message-bytes`: the size limit of one message, in both directions.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+/// The smallest `--max-message-bytes`: below it not even `initialize` passes.
+pub const LEAST_MESSAGE_BYTES: usize = 1024;
 
 /// First delay of a backoff; it doubles from here (L12).
 pub const BACKOFF_FIRST: Millis = Millis(250);
