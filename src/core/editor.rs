@@ -1,15 +1,17 @@
 //! What follows from a line of the editor: it is refused, or it gets a place in a lane.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::error::{self, Delivery, Failure, INVALID_REQUEST, Kind, PARSE_ERROR};
 use super::link::Link;
-use super::message::{self, Id, Malformed, Message, Params};
-use super::methods::Method;
-use super::session::{LaneName, Queued, Scope};
+use super::message::{self, Id, Malformed, Message, Params, RequestId};
+use super::methods::{self, Method};
+use super::recovery::{Down, Stopped};
+use super::session::{LaneName, Queued, Scope, Standing, Waiter};
 use super::{Core, Level, SessionId, Step, limits};
 
 impl Core {
@@ -56,29 +58,52 @@ impl Core {
                 return refuse(step, "the first request must be initialize");
             }
             Link::Connecting(_) if is_initialize => return refuse(step, "initialize is under way"),
-            Link::Up(_) | Link::Lost(_) if is_initialize => {
+            Link::Up(_) | Link::Down(_) if is_initialize => {
                 return refuse(step, "the connection is initialized already");
             }
             _ => {}
         }
         let session = session_of(method, params);
-        if !self.ledger.open(id, method, session.clone()) {
+        let key = id.key();
+        if self.own.contains_key(&key) || !self.ledger.open(id, method, session.clone()) {
             return refuse(step, "a request with this id is open");
         }
         if is_initialize {
-            return self.connect(line.clone(), id.key(), step);
+            return self.connect(line.clone(), key, step);
         }
-        let message = Queued {
-            body: line.clone(),
-            request: Some(id.key()),
-            header: session.clone(),
-            since: step.now,
-            renewed: false,
-        };
-        if let Err(failure) = self.admit(&message) {
-            return self.fail(&id.key(), &failure, step);
+        let waiter = Waiter::Editor(key.clone());
+        let message =
+            Queued { header: session.clone(), ..Queued::new(line.clone(), waiter, step.now) };
+        if let Err(failure) = self.admit(&session, method, &message) {
+            return self.fail(&key, &failure, step);
         }
+        self.note_request(line, &key, method);
+        self.prepare(&session, method, step);
         self.enqueue(session, LaneName::Messages, message, step);
+    }
+
+    /// Keeps what of a request matters once it succeeds.
+    fn note_request(&mut self, line: &Bytes, id: &RequestId, method: Method) {
+        let Some(request) = self.ledger.request(id) else { return };
+        if method.sets_up() || method == Method::SignIn {
+            request.line = Some(line.clone());
+        }
+        request.replays = method == Method::LoadSession
+            || method == Method::ResumeSession && methods::asks_for_replay(line);
+    }
+
+    /// What a request changes before it is posted.
+    fn prepare(&mut self, scope: &Scope, method: Method, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if method == Method::Prompt {
+            session.cancelled = None;
+        }
+        if method.mends() && matches!(session.standing, Standing::Failed(_)) {
+            // A fresh stream, never the old one (C3).
+            session.standing = Standing::Sound;
+            session.stream.start_over();
+            self.close_stream(scope, step);
+        }
     }
 
     fn notification(
@@ -91,51 +116,70 @@ impl Core {
         let session = session_of(method, params);
         // A cancel goes in the lane of the request that it cancels, so that it never overtakes it
         // (L5); like every method of the protocol itself it carries no session (L4).
-        let cancelled = match (method, params.request) {
-            (Method::CancelRequest, Some(id)) => self.ledger.request(&id.key()),
-            _ => None,
+        let cancelled = params.request.filter(|_| method == Method::CancelRequest);
+        let cancelled = cancelled.map(Id::key).filter(|id| self.ledger.is_open(id));
+        let scope = match cancelled.as_ref().and_then(|id| self.ledger.request(id)) {
+            Some(request) => request.session.clone(),
+            None => session.clone(),
         };
-        let scope = cancelled.map_or_else(|| session.clone(), |request| request.session.clone());
-        let message = Queued {
-            body: line.clone(),
-            request: None,
-            header: session,
-            since: step.now,
-            renewed: false,
+        let turn = match (method, cancelled) {
+            (_, Some(id)) => BTreeSet::from([id]),
+            // From version 2 on a prompt's answer is not the end of its turn.
+            (Method::Cancel, None) if !self.speaks_version_2() => {
+                self.ledger.prompts(session.as_ref())
+            }
+            _ => BTreeSet::new(),
         };
+        let waiter = if turn.is_empty() { Waiter::Nobody } else { Waiter::Turn(turn) };
+        let message = Queued { header: session, ..Queued::new(line.clone(), waiter, step.now) };
         let admitted = match self.link {
             Link::Idle => Err("it came before initialize".to_owned()),
-            _ => self.admit(&message).map_err(|failure| failure.message),
+            _ => self.admit(&scope, method, &message).map_err(|failure| failure.message),
         };
         match admitted {
-            Ok(()) => self.enqueue(scope, LaneName::Messages, message, step),
+            Ok(()) => {
+                if method == Method::Cancel {
+                    self.cancelled(&scope, step);
+                }
+                self.enqueue(scope, LaneName::Messages, message, step);
+            }
             Err(why) => {
-                step.log(Level::Warn, format!("dropped a notification of the editor: {why}"))
+                step.log(Level::Warn, format!("dropped a notification of the editor: {why}"));
             }
         }
     }
 
     fn answer(&mut self, line: &Bytes, id: Id<'_>, step: &mut Step<'_>) {
-        let Some(question) = self.ledger.answer(id) else {
+        let Some((number, question)) = self.ledger.answer(id, line) else {
             return step.log(Level::Warn, "dropped an answer of the editor that nobody waits for");
         };
-        if question.epoch != self.epoch || !matches!(self.link, Link::Up(_)) {
-            return step.log(Level::Warn, "dropped an answer to a question of a lost connection");
+        if question.epoch == self.epoch && matches!(self.link, Link::Up(_)) {
+            self.post_answer(number, step);
+        } else {
+            // The connection that asked is gone; the agent may ask again (V6).
+            step.log(Level::Debug, "keeping an answer until the agent asks again");
         }
+    }
+
+    /// Posts the editor's answer to a question, under the agent's own id (P4).
+    pub(super) fn post_answer(&mut self, number: u64, step: &mut Step<'_>) {
+        let Some(question) = self.ledger.question(number) else { return };
+        let Some(line) = &question.answer else { return };
+        let Ok(Message::Answer { id, .. }) = message::read(line) else { return };
+        let body = message::with_id(line, id, &question.agent_id);
+        let scope = question.session.clone();
         let message = Queued {
-            body: message::with_id(line, id, &question.agent_id),
-            request: None,
-            header: question.session.clone(),
-            since: step.now,
-            renewed: false,
+            header: scope.clone(),
+            ..Queued::new(body, Waiter::Question(number), step.now)
         };
         // Answers are as few as the questions, so the bound on the queue (P6) does not need them;
         // one that is dropped would leave the agent waiting.
-        self.enqueue(question.session, LaneName::Answers, message, step);
+        self.enqueue(scope, LaneName::Answers, message, step);
     }
 
-    /// Whether a message may wait for the remote: its session can be named, and there is room.
-    fn admit(&self, message: &Queued) -> Result<(), Failure> {
+    /// Whether a message may wait for the remote: its session can be named and used, and there is
+    /// room.
+    fn admit(&self, scope: &Scope, method: Method, message: &Queued) -> Result<(), Failure> {
         if let Some(SessionId(id)) = &message.header
             && !stands_in_a_header(id)
         {
@@ -145,8 +189,14 @@ impl Core {
                 "the session id holds characters that cannot stand in the header Acp-Session-Id",
             ));
         }
-        if let Link::Lost(why) = &self.link {
-            return Err(Failure::new(Kind::ConnectionLost, Delivery::Unsent, why.as_str()));
+        if let Link::Down(Down { stopped: Some(Stopped::ForGood(failure)), .. }) = &self.link {
+            return Err(failure.clone());
+        }
+        let standing = self.sessions.get(scope).map(|session| &session.standing);
+        if let Some(Standing::Failed(failure)) = standing
+            && !method.mends()
+        {
+            return Err(Failure { delivery: Some(Delivery::Unsent), ..failure.clone() });
         }
         let bytes = self.queued_bytes + message.body.len();
         if self.queued_bytes > 0 && bytes > limits::REMOTE_QUEUE_BYTES {

@@ -65,13 +65,15 @@ pub struct Failure {
     pub status: Option<u16>,
     /// The body that refused it, as JSON.
     pub body: Option<Box<RawValue>>,
+    /// It answers a cancelled turn (R10).
+    pub is_cancel: bool,
 }
 
 impl Failure {
     /// A failure that no HTTP status tells of.
     pub fn new(kind: Kind, delivery: Delivery, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { kind, message, delivery: Some(delivery), status: None, body: None }
+        Self { kind, message, delivery: Some(delivery), status: None, body: None, is_cancel: false }
     }
 
     /// A refusal by HTTP status, with the body that came with it (L10).
@@ -107,6 +109,7 @@ impl Failure {
 
     fn code(&self) -> i32 {
         match self.kind {
+            _ if self.is_cancel => -32800,
             Kind::Auth => -32000,
             Kind::SessionLost => -32002,
             _ => -32603,

@@ -23,6 +23,28 @@ pub const HEALTHY_AFTER: Millis = Millis(10_000);
 /// The longest `Retry-After` that is obeyed.
 pub const RETRY_AFTER_CAP: Millis = Millis(300_000);
 
+/// Default of `--orphan-timeout`: how long a reopened stream may be silent before a request whose
+/// answer may be lost is given up (R10).
+pub const ORPHAN_TIMEOUT: Millis = Millis(600_000);
+/// How long after a cancel the agent may confirm it, where the confirmation may be lost (R10).
+pub const CANCEL_GRACE: Millis = Millis(5_000);
+/// How long 409 to a stream may mean our own old stream (R7).
+pub const OLD_STREAM: Millis = Millis(30_000);
+/// The silence after which a replay is at its end, and how long it is waited for (R12).
+pub const REPLAY_QUIET: Millis = Millis(50);
+/// See [`REPLAY_QUIET`].
+pub const REPLAY_WAIT: Millis = Millis(2_000);
+/// How long after the restore a question of the lost connection is kept (V6).
+pub const QUESTION_KEPT: Millis = Millis(2_000);
+/// How long one step of our own restore may go unanswered.
+pub const RESTORE_TIMEOUT: Millis = Millis(60_000);
+/// Events in which a repeat is looked for (R5).
+pub const SEEN_EVENTS: usize = 1_024;
+/// Silence is not death before this, whatever the heartbeats (L11).
+pub const SILENCE_LEAST: Millis = Millis(10_000);
+/// Heartbeats that are learnt from (L11).
+pub const HEARTBEATS: usize = 3;
+
 /// How long open requests get for their answers after the end of input (S7).
 pub const GRACE: Millis = Millis(500);
 /// How long after the end of input the DELETE is sent at the latest (S7).

@@ -59,6 +59,13 @@ pub struct Id<'a>(&'a str);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(Box<str>);
 
+impl RequestId {
+    /// The key of an id of ours, which is a plain JSON string.
+    pub fn of_own(raw: &str) -> Self {
+        Self(raw.trim_end_matches('"').into())
+    }
+}
+
 /// What of `params` the core looks at.
 #[derive(Debug, Default)]
 pub struct Params<'a> {

@@ -1,4 +1,15 @@
-//! The only table of ACP method names: what each means to the link and to a session.
+//! The only table of ACP method names: what each means to the link and to a session, and the
+//! messages of our own.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::SessionId;
+use super::restore::Way;
+use super::session::Setup;
 
 /// The methods that the core treats each in its own way; all others are [`Method::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +26,12 @@ pub enum Method {
     ResumeSession,
     /// Starts a turn.
     Prompt,
+    /// Cancels a turn.
+    Cancel,
+    /// Signs in.
+    SignIn,
+    /// Signs out.
+    SignOut,
     /// Uses a session in another way; that it succeeds shows that the session is attached.
     UseSession,
     /// Ends a session.
@@ -39,6 +56,9 @@ impl Method {
             "session/load" => Self::LoadSession,
             "session/resume" => Self::ResumeSession,
             "session/prompt" => Self::Prompt,
+            "session/cancel" => Self::Cancel,
+            "authenticate" | "auth/login" => Self::SignIn,
+            "logout" | "auth/logout" => Self::SignOut,
             "session/set_mode" | "session/set_model" | "session/set_config_option" => {
                 Self::UseSession
             }
@@ -68,6 +88,16 @@ impl Method {
         matches!(self, Self::NewSession | Self::ForkSession)
     }
 
+    /// Whether the parameters say how a session is set up (V2).
+    pub fn sets_up(self) -> bool {
+        self.mends() || self.names_session()
+    }
+
+    /// Whether a success brings a failed or lost session back (C3, V9).
+    pub fn mends(self) -> bool {
+        matches!(self, Self::LoadSession | Self::ResumeSession)
+    }
+
     /// Whether a result shows that the session in the parameters is attached to the connection.
     pub fn attaches(self) -> bool {
         matches!(self, Self::LoadSession | Self::ResumeSession | Self::Prompt | Self::UseSession)
@@ -75,9 +105,137 @@ impl Method {
 }
 
 /// The notification that withdraws a request, in both directions.
-pub const CANCEL_REQUEST: &str = "$/cancel_request";
+const CANCEL_REQUEST: &str = "$/cancel_request";
 
-/// The notification that withdraws the request with this id (raw JSON), as a line.
+/// The line that withdraws the request with this id (raw JSON).
 pub fn cancel_request(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{CANCEL_REQUEST}","params":{{"requestId":{id}}}}}"#)
+}
+
+/// Our request that restores a session, with what the editor last set it up with (V2).
+pub fn restore(id: &str, way: Way, session: &SessionId, setup: &Setup) -> String {
+    let method = match way {
+        Way::Resume => "session/resume",
+        Way::Load => "session/load",
+    };
+    let mut params = format!(r#""sessionId":{}"#, quoted(&session.0));
+    let given = [
+        ("cwd", &setup.cwd),
+        ("mcpServers", &setup.mcp_servers),
+        ("additionalDirectories", &setup.additional_directories),
+    ];
+    for (name, value) in given {
+        if let Some(value) = value {
+            params.push_str(&format!(r#","{name}":{}"#, String::from_utf8_lossy(value)));
+        }
+    }
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#)
+}
+
+/// The line of the conversation that tells of a gap (V11). From version 2 on, messages have ids.
+pub fn notice(session: &SessionId, text: &str, message_id: Option<&str>) -> String {
+    let message_id =
+        message_id.map(|id| format!(r#""messageId":{},"#, quoted(id))).unwrap_or_default();
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{},"update":{{"sessionUpdate":"agent_message_chunk",{message_id}"content":{{"type":"text","text":{}}}}}}}}}"#,
+        quoted(&session.0),
+        quoted(text),
+    )
+}
+
+/// Whether a `session/resume` asks for its history (R12).
+pub fn asks_for_replay(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Line {
+        params: Resume,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Resume {
+        replay_from: Option<IgnoredAny>,
+    }
+    serde_json::from_slice(line).is_ok_and(|Line { params }| params.replay_from.is_some())
+}
+
+/// The parameters of a message, as they came.
+pub fn params(message: &Bytes) -> Bytes {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        params: Option<&'a RawValue>,
+    }
+    let params = serde_json::from_slice::<Message<'_>>(message).ok().and_then(|read| read.params);
+    params.map(|params| message.slice_ref(params.get().as_bytes())).unwrap_or_default()
+}
+
+/// What a line that sets a session up sets it up with.
+pub fn setup(line: &[u8]) -> Setup {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(borrow)]
+        params: Given<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Given<'a> {
+        #[serde(borrow)]
+        cwd: Option<&'a RawValue>,
+        #[serde(borrow)]
+        mcp_servers: Option<&'a RawValue>,
+        #[serde(borrow)]
+        additional_directories: Option<&'a RawValue>,
+    }
+    let raw = |value: &RawValue| Bytes::copy_from_slice(value.get().as_bytes());
+    let Ok(Line { params }) = serde_json::from_slice::<Line<'_>>(line) else {
+        return Setup::default();
+    };
+    Setup {
+        cwd: params.cwd.map(raw),
+        mcp_servers: params.mcp_servers.map(raw),
+        additional_directories: params.additional_directories.map(raw),
+    }
+}
+
+/// What an agent can do to restore sessions, from its answer to `initialize`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// `session/resume`.
+    pub resume: bool,
+    /// `session/load`.
+    pub load: bool,
+}
+
+/// The negotiated protocol version of an answer to `initialize`, as the remote wrote it, and what the
+/// agent offers.
+pub fn negotiated(answer: &[u8]) -> (Option<Bytes>, Offers) {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow)]
+        result: Initialized<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Initialized<'a> {
+        #[serde(borrow)]
+        protocol_version: Option<&'a RawValue>,
+        agent_capabilities: Option<Value>,
+    }
+    let Ok(Answer { result }) = serde_json::from_slice::<Answer<'_>>(answer) else {
+        return (None, Offers::default());
+    };
+    let version = result.protocol_version.map(|version| version.get().trim_matches('"'));
+    let version = version.filter(|version| version.bytes().all(|byte| byte.is_ascii_graphic()));
+    let has_resume_always = version.and_then(|version| version.parse().ok()) >= Some(2u32);
+    let capabilities = result.agent_capabilities.unwrap_or_default();
+    let offers = Offers {
+        resume: has_resume_always
+            || capabilities.pointer("/sessionCapabilities/resume").is_some_and(|has| !has.is_null()),
+        load: !has_resume_always && capabilities["loadSession"] == true,
+    };
+    (version.map(|version| Bytes::copy_from_slice(version.as_bytes())), offers)
+}
+
+/// Text as a JSON string.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
 }

@@ -10,8 +10,10 @@ use super::editor::stands_in_a_header;
 use super::error::{Delivery, Failure, Kind};
 use super::message::{self, Id, Message, Params, RequestId};
 use super::methods::{self, Method};
-use super::session::Scope;
-use super::{Core, Level, SessionId, Step, name};
+use super::requests::{Asked, OpenRequest};
+use super::session::{Scope, Setup, Standing};
+use super::timers::Timer;
+use super::{Core, Epoch, Level, SessionId, Step, limits, name};
 
 impl Core {
     /// A message came on the stream of `scope`.
@@ -28,15 +30,19 @@ impl Core {
                     ),
                 );
             }
-            Ok(Message::Request { id, params, .. }) => self.ask(scope, &data, id, &params, step),
+            Ok(Message::Request { id, method, params }) => {
+                self.ask(scope, &data, id, &method, &params, step);
+            }
             Ok(Message::Notification { method, params })
                 if Method::named(&method) == Method::CancelRequest =>
             {
                 self.withdraw_one(scope, &data, &params, step);
             }
+            // The editor has it already (V3).
+            Ok(Message::Notification { .. }) if self.is_replaying(scope) => {}
             Ok(Message::Notification { .. }) => step.line(message::as_line(data)),
             Ok(Message::Answer { id, is_error }) => {
-                self.settle(&id.key(), &data, is_error, step);
+                self.settle(&id.key(), &data, is_error, scope, step);
             }
             Err(_) => step.log(
                 Level::Warn,
@@ -55,56 +61,104 @@ impl Core {
         scope: &Scope,
         data: &Bytes,
         id: Id<'_>,
+        method: &str,
         params: &Params<'_>,
         step: &mut Step<'_>,
     ) {
         let named = params.session.as_ref().map(|session| SessionId(Arc::from(&**session)));
         let session = named.or_else(|| scope.clone());
-        let ours = self.ledger.ask(id, session, self.epoch);
-        step.line(message::as_line(message::with_id(data, id, &ours)));
+        match self.ledger.ask(id, method, methods::params(data), session, self.epoch) {
+            Asked::New(ours) => step.line(message::as_line(message::with_id(data, id, &ours))),
+            Asked::Standing => step.log(Level::Info, "the agent asks again what is being asked"),
+            Asked::Answered(number) => self.post_answer(number, step),
+        }
     }
 
     /// The agent withdraws a question: the editor knows it under our id (P4).
     fn withdraw_one(&self, scope: &Scope, data: &Bytes, params: &Params<'_>, step: &mut Step<'_>) {
         let asked =
-            params.request.and_then(|id| Some((id, self.ledger.asked_as(id, scope.as_ref())?)));
+            params.request.and_then(|id| Some((id, self.ledger.asked_as(id, scope.as_ref(), self.epoch)?)));
         match asked {
             Some((id, ours)) => step.line(message::as_line(message::with_id(data, id, &ours))),
             None => step.log(Level::Debug, "dropped the withdrawal of a question that is not open"),
         }
     }
 
-    /// The answer to a request of the editor: passed on, once (P2).
+    /// An answer, on the stream of `came_on` or in the body of a POST of that scope.
     pub(super) fn settle(
+        &mut self,
+        id: &RequestId,
+        answer: &Bytes,
+        is_error: bool,
+        came_on: &Scope,
+        step: &mut Step<'_>,
+    ) {
+        match self.closes_replay(id, came_on) {
+            Some(scope) => self.hold_answer(&scope, id, answer, is_error, step),
+            None => self.settle_now(id, answer, is_error, step),
+        }
+    }
+
+    /// The answer to a request: to one of ours it is ours, to the editor's it is passed on, once
+    /// (P2).
+    pub(super) fn settle_now(
         &mut self,
         id: &RequestId,
         answer: &Bytes,
         is_error: bool,
         step: &mut Step<'_>,
     ) {
+        if let Some(own) = self.own.remove(id) {
+            return self.own_answered(&own, id, answer, is_error, step);
+        }
         let Some(request) = self.ledger.close(id) else {
             return step
                 .log(Level::Warn, "dropped an answer of the remote agent that nobody waits for");
         };
         step.line(message::as_line(answer.clone()));
-        if !is_error && request.method.names_session() {
-            self.attach_new(answer, step);
-        }
-        if !is_error && let Some(session) = self.sessions.get_mut(&request.session) {
-            if request.method.attaches() {
-                session.attached = true;
-            }
-            if request.method == Method::EndSession {
-                session.attached = false;
-                self.close_stream(&request.session, step);
-            }
+        if !is_error {
+            self.succeeded(&request, answer, step);
         }
         self.retire_if_idle(&request.session, step);
         self.pump(&request.session, step);
     }
 
+    /// What the success of a request changes.
+    fn succeeded(&mut self, request: &OpenRequest, answer: &Bytes, step: &mut Step<'_>) {
+        let setup = request.line.as_ref().filter(|_| request.method.sets_up());
+        let setup = setup.map(|line| methods::setup(line));
+        match request.method {
+            Method::SignIn => self.signed_in.clone_from(&request.line),
+            Method::SignOut => self.signed_in = None,
+            method if method.names_session() => {
+                self.attach_new(answer, setup.unwrap_or_default(), step);
+            }
+            Method::EndSession => self.end_session(&request.session, step),
+            method if method.attaches() => {
+                if let Some(session) = self.sessions.get_mut(&request.session) {
+                    session.attached = true;
+                    session.setup = setup.unwrap_or_else(|| std::mem::take(&mut session.setup));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The agent agreed to end a session. What the editor still had in mind for it is not sent
+    /// (V8).
+    fn end_session(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.attached = false;
+        session.standing = Standing::Sound;
+        session.stream.start_over();
+        self.close_stream(scope, step);
+        self.withdraw(scope, None, step);
+        let reason = format!("{} was closed meanwhile", name(scope));
+        self.fail_waiting(scope, &Failure::new(Kind::SessionLost, Delivery::Unsent, reason), step);
+    }
+
     /// A result names a new session: its stream is opened before anybody needs it (R1).
-    fn attach_new(&mut self, answer: &Bytes, step: &mut Step<'_>) {
+    fn attach_new(&mut self, answer: &Bytes, setup: Setup, step: &mut Step<'_>) {
         #[derive(Deserialize)]
         struct Named {
             result: NewSession,
@@ -123,36 +177,26 @@ impl Core {
         let scope = Some(SessionId(Arc::from(result.session_id)));
         let session = self.sessions.entry(scope.clone()).or_default();
         session.attached = true;
+        session.setup = setup;
         if session.stream.generation().is_none() {
             self.open_stream(&scope, step);
         }
     }
 
-    /// The agent does not have a session any more: its requests fail, the others go on.
-    pub(super) fn lose_session(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let Some(id) = scope else { return };
-        let reason =
-            format!("the remote agent does not have {} any more; load it again", name(scope));
-        step.log(Level::Error, reason.as_str());
-        self.close_stream(scope, step);
-        if let Some(session) = self.sessions.get_mut(scope) {
-            session.attached = false;
-        }
-        let waiting = Failure::new(Kind::SessionLost, Delivery::Unsent, reason.as_str());
-        self.fail_waiting(scope, &waiting, step);
-        for request in self.ledger.close_session(id) {
-            let delivery = if request.accepted { Delivery::Accepted } else { Delivery::Unknown };
-            let failure = Failure::new(Kind::SessionLost, delivery, reason.as_str());
-            step.line(failure.answer(&request.id, request.session.as_ref()));
-        }
-        self.retire_if_idle(scope, step);
-    }
-
-    /// Withdraws every question of the agent from the editor: nobody takes the answers any more.
-    pub(super) fn withdraw_all(&mut self, step: &mut Step<'_>) {
-        for id in self.ledger.withdraw_all() {
+    /// Withdraws from the editor the questions of a scope, save those of the connection `except`
+    /// (C4, V6).
+    pub(super) fn withdraw(&mut self, scope: &Scope, except: Option<Epoch>, step: &mut Step<'_>) {
+        self.timers.disarm(&Timer::Question(scope.clone()));
+        for id in self.ledger.withdraw(scope.as_ref(), except) {
             step.line(Bytes::from(methods::cancel_request(&id)));
         }
+    }
+
+    /// A scope is back: the questions of the lost connection wait a little for the agent to ask
+    /// them again (V6).
+    pub(super) fn keep_questions(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let until = step.now.plus(limits::QUESTION_KEPT);
+        self.timers.arm(Timer::Question(scope.clone()), until);
     }
 }
 

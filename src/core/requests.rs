@@ -4,7 +4,9 @@
 //! questions reach the editor under ids of ours, which are never used twice, so that an answer
 //! can only ever reach the question that it was given to (P4, I8).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
 
 use super::message::{Id, RequestId};
 use super::methods::Method;
@@ -30,11 +32,15 @@ pub struct OpenRequest {
     pub session: Option<SessionId>,
     /// The remote has taken it.
     pub accepted: bool,
+    /// Its line, where its parameters matter once it succeeds (V2, V4).
+    pub line: Option<Bytes>,
+    /// Its answer closes a replay on the session's stream (R12).
+    pub replays: bool,
     /// Its place among all requests of the process.
     arrival: u64,
 }
 
-/// A request of the agent that the editor has not answered yet.
+/// A request of the agent that has no answer yet.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The agent's id: raw JSON.
@@ -44,6 +50,17 @@ pub struct Question {
     pub session: Option<SessionId>,
     /// The connection that asked.
     pub epoch: Epoch,
+    /// What is asked: method and parameters, raw (V6).
+    asks: Asks,
+    /// The editor's answer, while the agent may not have it.
+    pub answer: Option<Bytes>,
+}
+
+/// What a question asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asks {
+    method: Box<str>,
+    params: Bytes,
 }
 
 impl Ledger {
@@ -56,7 +73,9 @@ impl Ledger {
         self.arrivals += 1;
         let arrival = self.arrivals;
         let id = id.raw().into();
-        self.requests.insert(key, OpenRequest { id, method, session, accepted: false, arrival });
+        let request =
+            OpenRequest { id, method, session, accepted: false, line: None, replays: false, arrival };
+        self.requests.insert(key, request);
         true
     }
 
@@ -75,21 +94,27 @@ impl Ledger {
         self.requests.remove(id)
     }
 
-    /// Takes all requests out, in the order in which they came.
-    pub fn close_all(&mut self) -> Vec<(RequestId, OpenRequest)> {
-        let mut requests: Vec<_> = std::mem::take(&mut self.requests).into_iter().collect();
+    /// The open requests, in the order in which they came.
+    pub fn all(&self) -> Vec<RequestId> {
+        let mut requests: Vec<_> = self.requests.iter().collect();
         requests.sort_by_key(|(_, request)| request.arrival);
-        requests
+        requests.into_iter().map(|(id, _)| id.clone()).collect()
     }
 
-    /// Takes the requests of a session out, in the order in which they came.
-    pub fn close_session(&mut self, session: &SessionId) -> Vec<OpenRequest> {
-        let is_of_session =
-            |_: &RequestId, request: &mut OpenRequest| request.session.as_ref() == Some(session);
+    /// The open requests of a scope, in the order in which they came.
+    pub fn of_scope(&self, scope: Option<&SessionId>) -> Vec<RequestId> {
         let mut requests: Vec<_> =
-            self.requests.extract_if(.., is_of_session).map(|(_, request)| request).collect();
-        requests.sort_by_key(|request| request.arrival);
-        requests
+            self.requests.iter().filter(|(_, request)| request.session.as_ref() == scope).collect();
+        requests.sort_by_key(|(_, request)| request.arrival);
+        requests.into_iter().map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The open prompts of a session.
+    pub fn prompts(&self, session: Option<&SessionId>) -> BTreeSet<RequestId> {
+        let prompts = self.requests.iter().filter(|(_, request)| {
+            request.session.as_ref() == session && request.method == Method::Prompt
+        });
+        prompts.map(|(id, _)| id.clone()).collect()
     }
 
     /// Whether no request of the editor is open.
@@ -102,38 +127,103 @@ impl Ledger {
         self.requests.values().any(|request| request.session.as_ref() == Some(session))
     }
 
-    /// Enters a question of the agent; the answer is the id for the editor, raw JSON.
-    pub fn ask(&mut self, agent_id: Id<'_>, session: Option<SessionId>, epoch: Epoch) -> String {
+    /// Enters a question of the agent. The same question of a lost connection, still before the
+    /// person, stands for the new one (V6).
+    pub fn ask(
+        &mut self,
+        agent_id: Id<'_>,
+        method: &str,
+        params: Bytes,
+        session: Option<SessionId>,
+        epoch: Epoch,
+    ) -> Asked {
+        let asks = Asks { method: method.into(), params };
+        let kept = self.questions.iter_mut().find(|(_, question)| {
+            question.epoch != epoch && question.session == session && question.asks == asks
+        });
+        if let Some((number, question)) = kept {
+            question.epoch = epoch;
+            question.agent_id = agent_id.raw().into();
+            question.agent_key = agent_id.key();
+            return match question.answer {
+                Some(_) => Asked::Answered(*number),
+                None => Asked::Standing,
+            };
+        }
         self.asked += 1;
-        let question =
-            Question { agent_id: agent_id.raw().into(), agent_key: agent_id.key(), session, epoch };
+        let (agent_id, agent_key) = (agent_id.raw().into(), agent_id.key());
+        let question = Question { agent_id, agent_key, session, epoch, asks, answer: None };
         self.questions.insert(self.asked, question);
-        id_for_the_editor(self.asked)
+        Asked::New(id_for_the_editor(self.asked))
     }
 
-    /// Takes a question out, for its one answer.
-    pub fn answer(&mut self, id: Id<'_>) -> Option<Question> {
+    /// Enters the editor's answer to a question; a second one is none.
+    pub fn answer(&mut self, id: Id<'_>, answer: &Bytes) -> Option<(u64, &Question)> {
         let number = id.raw().strip_prefix(OURS)?.strip_suffix('"')?.parse().ok()?;
-        (id_for_the_editor(number) == id.raw()).then(|| self.questions.remove(&number))?
+        if id_for_the_editor(number) != id.raw() {
+            return None;
+        }
+        let question = self.questions.get_mut(&number)?;
+        if question.answer.is_some() {
+            return None;
+        }
+        question.answer = Some(answer.clone());
+        Some((number, question))
     }
 
-    /// The id for the editor of the question that the agent calls so: the newest, the one of this
-    /// session before those of others.
-    pub fn asked_as(&self, agent_id: Id<'_>, session: Option<&SessionId>) -> Option<String> {
+    /// A question by its number.
+    pub fn question(&self, number: u64) -> Option<&Question> {
+        self.questions.get(&number)
+    }
+
+    /// The agent has the answer to a question, or will not have it.
+    pub fn forget_question(&mut self, number: u64) {
+        self.questions.remove(&number);
+    }
+
+    /// The id for the editor of the open question that the agent calls so: the newest, the one of
+    /// this session before those of others.
+    pub fn asked_as(
+        &self,
+        agent_id: Id<'_>,
+        session: Option<&SessionId>,
+        epoch: Epoch,
+    ) -> Option<String> {
         let agent_key = agent_id.key();
         let newest = |of_any_session: bool| {
             self.questions.iter().rev().find(|(_, question)| {
                 question.agent_key == agent_key
+                    && question.epoch == epoch
+                    && question.answer.is_none()
                     && (of_any_session || question.session.as_ref() == session)
             })
         };
         newest(false).or_else(|| newest(true)).map(|(number, _)| id_for_the_editor(*number))
     }
 
-    /// Takes all questions out; what comes are the ids that the editor sees.
-    pub fn withdraw_all(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.questions).into_keys().map(id_for_the_editor).collect()
+    /// Takes out the questions of a scope that another connection asked than `epoch`, or with
+    /// `None` all of the scope; what comes are the ids of those that the editor has not answered.
+    pub fn withdraw(&mut self, session: Option<&SessionId>, except: Option<Epoch>) -> Vec<String> {
+        let is_withdrawn = |_: &u64, question: &mut Question| {
+            question.session.as_ref() == session && Some(question.epoch) != except
+        };
+        self.questions
+            .extract_if(.., is_withdrawn)
+            .filter(|(_, question)| question.answer.is_none())
+            .map(|(number, _)| id_for_the_editor(number))
+            .collect()
     }
+}
+
+/// What became of a question that the agent asks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It is new: the editor is asked under this id, raw JSON.
+    New(String),
+    /// It is before the person already.
+    Standing,
+    /// The person has answered it already; this is its number.
+    Answered(u64),
 }
 
 /// How the ids that the editor sees begin. They are strings, so that an editor that keeps one

@@ -1,14 +1,16 @@
-//! One session: its stream, and the messages that wait to be posted to it.
+//! One session: its stream, the messages that wait to be posted to it, and whether it can be used.
 //!
 //! The connection's own stream and the messages that belong to no session are kept in the same
 //! form, so a [`Scope`] is a session or, as `None`, the connection itself.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
 
-use super::error::Kind;
+use super::error::{Failure, Kind};
 use super::message::RequestId;
+use super::restore::Restore;
 use super::{Generation, Millis, PostId, SessionId, limits};
 
 /// A session, or the connection itself.
@@ -19,6 +21,19 @@ pub type Scope = Option<SessionId>;
 pub struct Session {
     /// A result has shown that the agent has the session on this connection.
     pub attached: bool,
+    /// Whether it can be used.
+    pub standing: Standing,
+    /// What the editor last set it up with.
+    pub setup: Setup,
+    /// When the editor last cancelled its turn, until the next prompt.
+    pub cancelled: Option<Millis>,
+    /// Requests whose answer may have been lost with a broken stream (R9).
+    pub doubted: BTreeSet<RequestId>,
+    /// The remote said that it does not know the session, and it is being found out what is gone
+    /// (R8).
+    pub suspected: Option<Failure>,
+    /// An answer that waits until the replay has come to its end (R12).
+    pub held: Option<Held>,
     /// Its stream.
     pub stream: Stream,
     /// Requests and notifications, posted one after another (L5).
@@ -53,10 +68,51 @@ impl Session {
 
     /// Nothing waits and nothing is under way.
     pub fn is_idle(&self) -> bool {
+        self.held.is_none() && self.lanes_are_idle()
+    }
+
+    fn lanes_are_idle(&self) -> bool {
         [&self.messages, &self.answers]
             .iter()
             .all(|lane| lane.queue.is_empty() && lane.posting.is_none())
     }
+}
+
+/// Whether a session can be used.
+#[derive(Debug, Default)]
+pub enum Standing {
+    /// Nothing is wrong with it, as far as we know.
+    #[default]
+    Sound,
+    /// We are restoring it (V2, C3); its messages wait.
+    Restoring(Restore),
+    /// It failed (C) or was lost (V9): its messages are answered so, until the editor loads or
+    /// resumes it.
+    Failed(Failure),
+}
+
+/// The parameters that the editor last gave for a session (V2), each as raw JSON.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// `cwd`.
+    pub cwd: Option<Bytes>,
+    /// `mcpServers`.
+    pub mcp_servers: Option<Bytes>,
+    /// `additionalDirectories`.
+    pub additional_directories: Option<Bytes>,
+}
+
+/// An answer that waits for the end of a replay.
+#[derive(Debug)]
+pub struct Held {
+    /// The request that it answers.
+    pub request: RequestId,
+    /// The answer.
+    pub answer: Bytes,
+    /// It is an error.
+    pub is_error: bool,
+    /// When it came.
+    pub since: Millis,
 }
 
 /// One of the long-lived GETs.
@@ -79,6 +135,16 @@ pub struct Stream {
     pub posted_first: bool,
     /// What went wrong last, for the messages that wait.
     pub trouble: Option<(Kind, String)>,
+    /// The events that were seen last (R5).
+    pub seen: Seen,
+    /// Whose numbering the event ids are (R5).
+    pub event_epoch: Option<Bytes>,
+    /// Messages are missing since the last opening (R6).
+    pub gap: bool,
+    /// Since when the server has refused the stream with 409 (R7).
+    pub refused_since: Option<Millis>,
+    /// How the stream shows that it lives (L11).
+    pub pulse: Pulse,
 }
 
 /// Where a stream stands.
@@ -106,7 +172,32 @@ pub enum StreamState {
     Stopped,
 }
 
+impl Queued {
+    /// A message that comes now.
+    pub fn new(body: Bytes, waiter: Waiter, since: Millis) -> Self {
+        Self { body, waiter, header: None, since, renewed: false, retried: false }
+    }
+}
+
 impl Stream {
+    /// Forgets what belongs to a lost connection. The cursor is offered on the next one too (R5).
+    pub fn forget_connection(&mut self) {
+        let kept = Self {
+            cursor: self.cursor.take(),
+            event_epoch: self.event_epoch.take(),
+            floor: self.floor,
+            pulse: std::mem::take(&mut self.pulse),
+            ..Self::default()
+        };
+        *self = kept;
+    }
+
+    /// Starts over: nothing of the old stream counts for the next (C3, R6).
+    pub fn start_over(&mut self) {
+        self.cursor = None;
+        self.seen.clear();
+    }
+
     /// The opening that is under way or open.
     pub fn generation(&self) -> Option<Generation> {
         match self.state {
@@ -140,14 +231,107 @@ pub struct Lane {
 pub struct Queued {
     /// Its bytes.
     pub body: Bytes,
-    /// Its id where it is a request.
-    pub request: Option<RequestId>,
+    /// Who is told if it fails.
+    pub waiter: Waiter,
     /// The value of `Acp-Session-Id`.
     pub header: Option<SessionId>,
     /// When it came.
     pub since: Millis,
     /// The credential was read again for it.
     pub renewed: bool,
+    /// It was refused because the connection or the session was gone, and waits for its one more
+    /// try (L10).
+    pub retried: bool,
+}
+
+/// Who waits for what becomes of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    /// The editor, for the answer to its request.
+    Editor(RequestId),
+    /// We, for the answer to a request of ours.
+    Own(RequestId),
+    /// Nobody: it is a notification.
+    Nobody,
+    /// Nobody: it cancels a turn, and goes only while a request that was open then still is (V10).
+    Turn(BTreeSet<RequestId>),
+    /// The agent: it answers this question.
+    Question(u64),
+}
+
+/// The last events with ids of a stream, by id and content (R5).
+#[derive(Debug, Default)]
+pub struct Seen(VecDeque<u64>);
+
+impl Seen {
+    /// Whether an event is a repeat; from here on it would be.
+    pub fn is_repeat(&mut self, id: &[u8], data: &[u8]) -> bool {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_usize(id.len());
+        hasher.write(id);
+        hasher.write(data);
+        let event = hasher.finish();
+        if self.0.contains(&event) {
+            return true;
+        }
+        if self.0.len() == limits::SEEN_EVENTS {
+            self.0.pop_front();
+        }
+        self.0.push_back(event);
+        false
+    }
+
+    /// Whether the server numbers its events.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The heartbeats of a stream, and when it was last heard (L11).
+#[derive(Debug, Default)]
+pub struct Pulse {
+    heard: Millis,
+    /// When the last heartbeat came, if nothing else came since.
+    beat: Option<Millis>,
+    /// The last intervals between two heartbeats with nothing between.
+    intervals: VecDeque<u64>,
+}
+
+impl Pulse {
+    /// The stream is open from here on.
+    pub fn start(&mut self, now: Millis) {
+        self.heard = now;
+        self.beat = None;
+    }
+
+    /// An event came.
+    pub fn event(&mut self, now: Millis) {
+        self.start(now);
+    }
+
+    /// A heartbeat came.
+    pub fn beat(&mut self, now: Millis) {
+        if let Some(Millis(before)) = self.beat.replace(now) {
+            if self.intervals.len() == limits::HEARTBEATS {
+                self.intervals.pop_front();
+            }
+            self.intervals.push_back(now.0 - before);
+        }
+        self.heard = now;
+    }
+
+    /// When silence means death; `None` while no heartbeats are known.
+    pub fn deadline(&self) -> Option<Millis> {
+        // The longest of a few: a network that holds heartbeats back delivers them in a bunch, and
+        // the intervals in a bunch say nothing.
+        let interval = self.intervals.iter().max()?;
+        Some(self.heard.plus(Millis((3 * interval).max(limits::SILENCE_LEAST.0))))
+    }
 }
 
 /// Growing delays (L12): none, then 250 ms, doubling, with jitter, to a cap.

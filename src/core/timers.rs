@@ -20,6 +20,20 @@ pub enum Timer {
     Repost(Scope, LaneName),
     /// Messages of a scope have waited long enough (R1).
     Hold(Scope),
+    /// A doubted request is expected no longer (R10).
+    Orphan(Scope),
+    /// A cancel has not been confirmed (R10).
+    Confirm(Scope),
+    /// A stream that a held answer waits for is quiet (R12).
+    Quiet(Scope),
+    /// A step of a restore was not answered, or is due again (V2).
+    Restore(Scope),
+    /// The questions of a lost connection are kept no longer (V6).
+    Question(Scope),
+    /// The connection is asked again whether it lives (R8).
+    Probe,
+    /// A stream may have died in silence (L11).
+    Silent(Scope),
     /// A step of the shutdown is due (S7).
     Shutdown,
 }

@@ -1,0 +1,162 @@
+//! One session fails alone (C1–C4), and how it is found out what a 404 means (R8).
+
+use super::error::{Delivery, Failure};
+use super::link::Link;
+use super::posts::{lost_by, speaks_of_the_connection};
+use super::recovery::lost;
+use super::session::{LaneName, Scope, Standing, StreamState};
+use super::timers::Timer;
+use super::{
+    Core, Effect, End, Epoch, Generation, Level, Open, Step, StreamEvent, StreamId, name,
+};
+
+/// A second GET of the connection's stream, which asks whether the connection lives (R8).
+#[derive(Debug)]
+pub(super) struct Probe {
+    generation: Generation,
+    /// The answer did not come; it is asked again.
+    pub is_waiting: bool,
+}
+
+impl Core {
+    /// The remote wants the session loaded again. Its requests fail and its stream ends; nothing
+    /// else does (C1).
+    pub(super) fn conflict(&mut self, scope: &Scope, failure: Failure, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if scope.is_none() {
+            return self.lose(format!("the connection is lost: {}", failure.message), step);
+        }
+        step.log(Level::Warn, failure.message.as_str());
+        session.stream.start_over();
+        session.doubted.clear();
+        session.held = None;
+        self.close_stream(scope, step);
+        self.discard_answers(scope);
+        self.withdraw(scope, None, step);
+        self.fail_sent_of(scope, &failure, step);
+        let Some(session) = self.sessions.get(scope) else { return };
+        if matches!(session.standing, Standing::Restoring(_)) {
+            self.give_up_restore(scope, step);
+        } else if self.settings.recover_alone {
+            self.begin_restore(scope, failure, step);
+        } else {
+            self.stand_failed(scope, failure, step);
+        }
+    }
+
+    /// Fails the requests of a scope that were sent.
+    pub(super) fn fail_sent_of(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
+        let waiting = self.waiting_requests();
+        for id in self.ledger.of_scope(scope.as_ref()) {
+            if !waiting.contains(&id) {
+                let accepted = self.ledger.request(&id).is_some_and(|request| request.accepted);
+                let delivery = Some(if accepted { Delivery::Accepted } else { Delivery::Unknown });
+                self.fail(&id, &Failure { delivery, ..failure.clone() }, step);
+            }
+        }
+    }
+
+    /// The answers of a failed session go nowhere, least of all to another connection (C4).
+    fn discard_answers(&mut self, scope: &Scope) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        for answer in session.answers.queue.drain(..) {
+            self.queued_bytes -= answer.body.len();
+        }
+        session.answers.resting = false;
+        self.timers.disarm(&Timer::Repost(scope.clone(), LaneName::Answers));
+    }
+
+    /// The remote says that it does not know this session: the connection is asked by a GET of its
+    /// own stream (R8). What the session's messages are answered with, if it alone is gone, is
+    /// `failure`.
+    pub(super) fn suspect(&mut self, scope: &Scope, failure: Failure, step: &mut Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.suspected = Some(failure);
+        }
+        if self.probe.is_none() {
+            self.ask_connection(step);
+        }
+    }
+
+    /// Asks the connection whether it lives.
+    pub(super) fn ask_connection(&mut self, step: &mut Step<'_>) {
+        let Link::Up(connection) = &self.link else { return };
+        self.generations += 1;
+        let generation = Generation(self.generations);
+        let own = self.sessions.get(&None);
+        step.out.push(Effect::Open(Open {
+            stream: StreamId { session: None, epoch: self.epoch, generation },
+            connection: connection.clone(),
+            cursor: own.and_then(|own| own.stream.cursor.clone()),
+            renew_credential: false,
+        }));
+        self.probe = Some(Probe { generation, is_waiting: false });
+    }
+
+    /// Whether a stream is the one that asks.
+    pub(super) fn is_probe(&self, stream: &StreamId) -> bool {
+        stream.session.is_none()
+            && stream.epoch == self.epoch
+            && self.probe.as_ref().is_some_and(|probe| probe.generation == stream.generation)
+    }
+
+    /// The connection answered.
+    pub(super) fn probe_answered(&mut self, stream: &StreamId, event: StreamEvent, step: &mut Step<'_>) {
+        match event {
+            StreamEvent::Opened { .. } => {
+                // It replaces ours; most servers have ended that one already.
+                self.close_stream(&None, step);
+                self.probe = None;
+                if let Some(own) = self.sessions.get_mut(&None) {
+                    own.stream.state = StreamState::Opening(stream.generation);
+                }
+                self.stream_event(stream, event, step);
+                self.connection_lives(step);
+            }
+            StreamEvent::Refused(response) => match response.status {
+                404 | 410 => self.lose(lost_by(&response), step),
+                400 if speaks_of_the_connection(&response) => self.lose(lost_by(&response), step),
+                200..=299 | 409 => {
+                    self.probe = None;
+                    self.connection_lives(step);
+                }
+                _ => self.ask_again(step),
+            },
+            StreamEvent::Failed(_) | StreamEvent::Ended(End::Clean | End::Broken(_)) => {
+                self.ask_again(step);
+            }
+            _ => {}
+        }
+    }
+
+    fn ask_again(&mut self, step: &mut Step<'_>) {
+        if let Some(probe) = &mut self.probe {
+            probe.is_waiting = true;
+        }
+        let Some(own) = self.sessions.get_mut(&None) else { return };
+        let delay = own.stream.backoff.next_after_failure(&mut self.chance);
+        self.timers.arm(Timer::Probe, step.now.plus(delay));
+    }
+
+    /// The connection lives: a suspected session is gone from it alone. One that was attached is
+    /// restored; for one that was not, its message simply fails.
+    fn connection_lives(&mut self, step: &mut Step<'_>) {
+        let suspected: Vec<_> = self
+            .sessions
+            .iter_mut()
+            .filter_map(|(scope, session)| Some((scope.clone(), session.suspected.take()?)))
+            .collect();
+        for (scope, failure) in suspected {
+            let Some(session) = self.sessions.get(&scope) else { continue };
+            if session.attached {
+                step.log(Level::Warn, format!("{} is lost from its connection", name(&scope)));
+                self.close_stream(&scope, step);
+                self.fail_sent_of(&scope, &lost(&scope), step);
+                self.begin_restore(&scope, lost(&scope), step);
+            } else {
+                self.fail_refused(&scope, &failure, step);
+            }
+            self.pump(&scope, step);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a broken stream costs: the requests whose answer may have been lost with it, and how each
+//! of them ends (R9–R11).
+
+use std::collections::BTreeSet;
+
+use super::error::{Delivery, Failure, Kind};
+use super::message::RequestId;
+use super::methods::Method;
+use super::session::{Scope, StreamState};
+use super::timers::Timer;
+use super::{Core, End, Level, Step, limits, name};
+
+impl Core {
+    /// A stream has ended. Whether it is to be opened again.
+    pub(super) fn doubt(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) -> bool {
+        let sent = self.sent_of(scope);
+        if self.settings.strict && !sent.is_empty() {
+            return self.fail_strictly(scope, sent, step);
+        }
+        let Some(session) = self.sessions.get_mut(scope) else { return true };
+        let may_have_lost = matches!(end, End::Broken(_)) && session.stream.seen.is_empty();
+        if !may_have_lost || sent.is_empty() {
+            return true;
+        }
+        step.log(Level::Warn, format!("answers may be lost with the stream of {}", name(scope)));
+        session.doubted.extend(sent);
+        let was_cancelled = session.cancelled.is_some();
+        self.timers.arm(Timer::Orphan(scope.clone()), step.now.plus(self.settings.orphan_timeout));
+        if was_cancelled {
+            self.expect_confirmation(scope, step);
+        }
+        true
+    }
+
+    /// The strict form (R11): exactly the requests that were sent fail, and the next message opens
+    /// the stream again.
+    fn fail_strictly(&mut self, scope: &Scope, sent: BTreeSet<RequestId>, step: &mut Step<'_>) -> bool {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.state = StreamState::Closed;
+        }
+        let reason = format!("the stream of {} ended before the answer came", name(scope));
+        self.fail_each(sent, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
+        false
+    }
+
+    fn sent_of(&self, scope: &Scope) -> BTreeSet<RequestId> {
+        let waiting = self.waiting_requests();
+        let open = self.ledger.of_scope(scope.as_ref()).into_iter();
+        open.filter(|id| !waiting.contains(id)).collect()
+    }
+
+    /// Something came on a stream: its doubted requests may still be answered.
+    pub(super) fn heard(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if session.doubted.is_empty() {
+            return;
+        }
+        session.doubted.retain(|id| self.ledger.is_open(id));
+        if session.doubted.is_empty() {
+            self.timers.disarm(&Timer::Orphan(scope.clone()));
+            self.timers.disarm(&Timer::Confirm(scope.clone()));
+        } else {
+            let until = step.now.plus(self.settings.orphan_timeout);
+            self.timers.arm(Timer::Orphan(scope.clone()), until);
+        }
+    }
+
+    /// The stream was silent for so long that no answer is expected any more.
+    pub(super) fn give_up_doubted(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let doubted = std::mem::take(&mut session.doubted);
+        let reason = format!("the stream of {} broke, and the answer never came", name(scope));
+        self.fail_each(doubted, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
+    }
+
+    /// The editor cancels a session's turn.
+    pub(super) fn cancelled(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.cancelled = Some(step.now);
+        if !session.doubted.is_empty() {
+            self.expect_confirmation(scope, step);
+        }
+    }
+
+    fn expect_confirmation(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.timers.arm(Timer::Confirm(scope.clone()), step.now.plus(limits::CANCEL_GRACE));
+    }
+
+    /// The agent did not confirm a cancel, or its confirmation was lost: the prompt is answered so.
+    /// A success is never invented (R10).
+    pub(super) fn give_up_cancelled(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let doubted = std::mem::take(&mut session.doubted);
+        let is_prompt = |id: &RequestId| {
+            self.ledger.request(id).is_some_and(|request| request.method == Method::Prompt)
+        };
+        let (prompts, others): (BTreeSet<_>, BTreeSet<_>) = doubted.into_iter().partition(is_prompt);
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.doubted = others;
+        }
+        let reason = "the turn was cancelled while the stream was broken; \
+                      the agent did not confirm that it stopped";
+        let failure = Failure::new(Kind::StreamLost, Delivery::Unknown, reason);
+        self.fail_each(prompts, &Failure { is_cancel: true, ..failure }, step);
+    }
+
+    fn fail_each(&mut self, requests: BTreeSet<RequestId>, failure: &Failure, step: &mut Step<'_>) {
+        for id in requests {
+            self.fail(&id, failure, step);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! On a loss: what becomes of each request and each session, and how the link comes back (V).
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::error::{Delivery, Failure, Kind};
+use super::link::{Link, answer_to_initialize};
+use super::message::{self, Message, RequestId};
+use super::methods::{self, Offers};
+use super::posts::Posting;
+use super::session::{Backoff, LaneName, Scope, Standing, Waiter};
+use super::timers::Timer;
+use super::{
+    Connection, Core, Effect, Level, Outcome, Post, PostId, Response, Step, StreamId, name,
+};
+
+/// What the first connection was opened with, for those that follow.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    /// The editor's `initialize`.
+    pub line: Bytes,
+    /// The negotiated protocol version.
+    pub version: Option<Bytes>,
+    /// What the agent offers at present.
+    pub offers: Offers,
+}
+
+/// A lost connection, and the attempts to replace it.
+#[derive(Debug)]
+pub(super) struct Down {
+    /// Why it was lost, for people.
+    pub why: String,
+    /// Our `initialize` that is under way.
+    request: Option<RequestId>,
+    backoff: Backoff,
+    renewed: bool,
+    /// Why it is not tried again: for ever, or until a message asks (L12).
+    pub stopped: Option<Stopped>,
+}
+
+/// Why a lost connection is not replaced.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// The remote refuses the credential; a message that comes tries again.
+    Refused,
+    /// The remote speaks another protocol version now (V1).
+    ForGood(Failure),
+}
+
+impl Core {
+    /// The connection is gone. What may have reached the agent fails; what did not waits for the
+    /// next connection (V5).
+    pub(super) fn lose(&mut self, why: String, step: &mut Step<'_>) {
+        if !matches!(self.link, Link::Up(_)) {
+            return;
+        }
+        step.log(Level::Warn, why.as_str());
+        self.probe = None;
+        self.own.clear();
+        self.drop_streams(step);
+        self.drop_posts(step);
+        self.fail_sent(&why, step);
+        self.timers.clear();
+        self.crowded.clear();
+        let backoff = Backoff::default();
+        self.link = Link::Down(Down { why, request: None, backoff, renewed: false, stopped: None });
+        for (scope, session) in &mut self.sessions {
+            let is_restoring = matches!(session.standing, Standing::Restoring(_));
+            if scope.is_some() && (session.attached || is_restoring) {
+                session.standing = Standing::Restoring(super::restore::Restore::new(lost(scope)));
+            }
+            session.forget_connection();
+        }
+        self.reconnect(step);
+        self.pump_all(step);
+    }
+
+    fn drop_streams(&mut self, step: &mut Step<'_>) {
+        for (scope, session) in &self.sessions {
+            if let Some(generation) = session.stream.generation() {
+                let (session, epoch) = (scope.clone(), self.epoch);
+                step.out.push(Effect::Close(StreamId { session, epoch, generation }));
+            }
+        }
+    }
+
+    fn drop_posts(&mut self, step: &mut Step<'_>) {
+        for (post, posting) in std::mem::take(&mut self.posts) {
+            step.out.push(Effect::Abandon(post));
+            if let Posting::Message(_, _, message) = posting {
+                self.queued_bytes -= message.body.len();
+                if message.waiter == Waiter::Nobody {
+                    step.log(Level::Warn, "a notification may be lost with the connection");
+                }
+            }
+        }
+        // The answers that wait to be posted are kept with their questions (V6).
+        for session in self.sessions.values_mut() {
+            for answer in session.answers.queue.drain(..) {
+                self.queued_bytes -= answer.body.len();
+            }
+        }
+    }
+
+    /// Answers the requests that are not waiting in a lane: those that were sent.
+    fn fail_sent(&mut self, why: &str, step: &mut Step<'_>) {
+        let held: Vec<_> =
+            self.sessions.values_mut().filter_map(|session| session.held.take()).collect();
+        for held in held {
+            self.settle_now(&held.request, &held.answer, held.is_error, step);
+        }
+        let waiting: BTreeSet<RequestId> = self.waiting_requests();
+        let sent: Vec<_> = self.ledger.all().into_iter().filter(|id| !waiting.contains(id)).collect();
+        let broken_turns: BTreeSet<_> = sent
+            .iter()
+            .filter_map(|id| self.ledger.request(id))
+            .filter(|request| request.method == methods::Method::Prompt)
+            .filter_map(|request| request.session.clone())
+            .collect();
+        for session in broken_turns {
+            self.tell_gap(&session, "The connection to the agent was lost in the middle of this turn; the rest of its output may be missing.", step);
+        }
+        for id in sent {
+            let accepted = self.ledger.request(&id).is_some_and(|request| request.accepted);
+            let delivery = if accepted { Delivery::Accepted } else { Delivery::Unknown };
+            self.fail(&id, &Failure::new(Kind::ConnectionLost, delivery, why), step);
+        }
+    }
+
+    /// The requests that wait in a lane.
+    pub(super) fn waiting_requests(&self) -> BTreeSet<RequestId> {
+        let queues = self.sessions.values().flat_map(|session| &session.messages.queue);
+        queues
+            .filter_map(|message| match &message.waiter {
+                Waiter::Editor(id) => Some(id.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Tries to replace the lost connection: `initialize` with the editor's own parameters, under
+    /// an id of ours (V1).
+    pub(super) fn reconnect(&mut self, step: &mut Step<'_>) {
+        let request = self.own_id();
+        let Link::Down(down) = &mut self.link else { return };
+        if down.stopped.is_some() || down.request.is_some() {
+            return;
+        }
+        let line = &self.opening.line;
+        let Ok(Message::Request { id, .. }) = message::read(line) else { return };
+        let body = message::with_id(line, id, &request);
+        self.post_ids += 1;
+        let post = PostId(self.post_ids);
+        down.request = Some(RequestId::of_own(&request));
+        step.out.push(Effect::Post(Post {
+            id: post,
+            connection: None,
+            session: None,
+            renew_credential: down.renewed,
+            body,
+        }));
+        self.posts.insert(post, Posting::Initialize);
+        self.timers.arm(Timer::Unanswered(post), step.now.plus(self.settings.connect_timeout));
+    }
+
+    /// A message asks for the link: a refused credential is tried again (L12).
+    pub(super) fn ask_for_link(&mut self, step: &mut Step<'_>) {
+        if let Link::Down(down) = &mut self.link
+            && matches!(down.stopped, Some(Stopped::Refused))
+        {
+            down.stopped = None;
+            down.renewed = true;
+            self.reconnect(step);
+        }
+    }
+
+    /// Our `initialize` has ended.
+    pub(super) fn reconnected(&mut self, outcome: Outcome, step: &mut Step<'_>) {
+        let Link::Down(down) = &mut self.link else { return };
+        let Some(request) = down.request.take() else { return };
+        let reason = match outcome {
+            Outcome::Response(response) => match response.status {
+                200..=299 => match answer_to_initialize(&request, &response) {
+                    Ok((false, Some(connection))) => return self.up_again(connection, &response, step),
+                    Ok((_, _)) => "the remote agent refused to initialize again".to_owned(),
+                    Err(failure) => failure.message,
+                },
+                401 if !down.renewed => {
+                    down.renewed = true;
+                    return self.reconnect(step);
+                }
+                status @ (401 | 403) => {
+                    let kind = if status == 401 { Kind::Auth } else { Kind::Http };
+                    let reason = format!("the remote agent refuses the credential (HTTP {status})");
+                    let failure = Failure::refused(kind, reason, &response);
+                    down.stopped = Some(Stopped::Refused);
+                    return self.fail_all_waiting(&failure, step);
+                }
+                status => format!("the remote agent answered HTTP {status}"),
+            },
+            Outcome::Unsent(reason) | Outcome::Broken(reason) | Outcome::Redirected { reason, .. } => {
+                reason
+            }
+        };
+        let delay = down.backoff.next(&mut self.chance);
+        step.log(Level::Warn, format!("the link is not back yet: {reason}"));
+        down.why = format!("the connection to the remote agent is lost: {reason}");
+        self.timers.arm(Timer::Retry, step.now.plus(delay));
+    }
+
+    fn up_again(&mut self, connection: Connection, response: &Response, step: &mut Step<'_>) {
+        let (version, offers) = methods::negotiated(&response.body);
+        if version != self.opening.version {
+            let reason = "the remote agent speaks another protocol version now; \
+                          start the agent in the editor again";
+            let failure = Failure::new(Kind::ConnectionLost, Delivery::Unsent, reason);
+            step.log(Level::Error, reason);
+            if let Link::Down(down) = &mut self.link {
+                down.stopped = Some(Stopped::ForGood(failure.clone()));
+            }
+            step.out.push(Effect::Delete(connection));
+            return self.fail_all_waiting(&failure, step);
+        }
+        if offers != self.opening.offers {
+            step.log(Level::Warn, "the remote agent offers other capabilities than before");
+            self.opening.offers = offers;
+        }
+        self.up(connection, step);
+        self.restore_all(step);
+        self.keep_questions(&None, step);
+    }
+
+    /// Fails what waits for the link, in every scope.
+    fn fail_all_waiting(&mut self, failure: &Failure, step: &mut Step<'_>) {
+        step.log(Level::Error, failure.message.as_str());
+        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in scopes {
+            self.fail_waiting(&scope, failure, step);
+        }
+    }
+
+    /// Tells once, in the conversation, that something may be missing from it (V11).
+    pub(super) fn tell_gap(&mut self, session: &super::SessionId, text: &str, step: &mut Step<'_>) {
+        step.log(Level::Warn, format!("a gap in session {:?}", session.0));
+        if !self.settings.notices {
+            return;
+        }
+        let message_id = self.speaks_version_2().then(|| self.own_id());
+        let message_id = message_id.as_deref().map(|id| id.trim_matches('"'));
+        step.line(Bytes::from(methods::notice(session, text, message_id)));
+    }
+
+    /// Whether the negotiated version is 2 or later.
+    pub(super) fn speaks_version_2(&self) -> bool {
+        let version = self.opening.version.as_deref().and_then(|text| std::str::from_utf8(text).ok());
+        version.and_then(|version| version.parse::<u32>().ok()).is_some_and(|version| version >= 2)
+    }
+
+    /// An id of ours, as raw JSON, that no open request has (I9).
+    pub(super) fn own_id(&mut self) -> String {
+        loop {
+            self.own_ids += 1;
+            let id = format!("\"acp-tether-own-{}\"", self.own_ids);
+            if !self.ledger.is_open(&RequestId::of_own(&id)) {
+                return id;
+            }
+        }
+    }
+}
+
+/// What a session's messages are answered with when it could not be restored.
+pub(super) fn lost(scope: &Scope) -> Failure {
+    let reason = format!("the remote agent does not have {} any more; load it again", name(scope));
+    Failure::new(Kind::SessionLost, Delivery::Unsent, reason)
+}
+
+impl super::session::Session {
+    /// Forgets what belongs to the lost connection; the cursor is offered on the next (R5).
+    fn forget_connection(&mut self) {
+        self.attached = false;
+        self.doubted.clear();
+        self.cancelled = None;
+        self.suspected = None;
+        self.stream.forget_connection();
+        for lane in [LaneName::Messages, LaneName::Answers] {
+            let lane = self.lane(lane);
+            lane.posting = None;
+            lane.resting = false;
+            lane.held_since = None;
+            lane.trouble = None;
+            lane.backoff.reset();
+        }
+        // Our own requests are made anew for the next connection.
+        self.messages.queue.retain(|message| !matches!(message.waiter, Waiter::Own(_)));
+    }
+}

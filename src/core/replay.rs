@@ -1,0 +1,71 @@
+//! Keeps a replay and the answer that closes it in order (R12), and holds back the replay of our
+//! own restore (V3).
+
+use bytes::Bytes;
+
+use super::message::RequestId;
+use super::restore::Way;
+use super::session::{Held, Scope, Standing, StreamState};
+use super::timers::Timer;
+use super::{Core, Step, limits};
+
+impl Core {
+    /// Whether an answer closes a replay that may still be on its way on another stream.
+    pub(super) fn closes_replay(&mut self, id: &RequestId, came_on: &Scope) -> Option<Scope> {
+        let scope = match self.own.get(id) {
+            Some(own) => own.restores()?.clone(),
+            None => {
+                let request = self.ledger.request(id)?;
+                request.replays.then(|| request.session.clone())?
+            }
+        };
+        let session = self.sessions.get(&scope)?;
+        let is_open = matches!(session.stream.state, StreamState::Open { .. });
+        let replays = self.ledger.is_open(id) || self.is_replaying(&scope);
+        (scope != *came_on && is_open && replays && session.held.is_none()).then_some(scope)
+    }
+
+    /// Whether what comes on a session's stream is the replay of our own `session/load`.
+    pub(super) fn is_replaying(&self, scope: &Scope) -> bool {
+        let Some(session) = self.sessions.get(scope) else { return false };
+        match &session.standing {
+            Standing::Restoring(restore) => {
+                restore.way == Way::Load
+                    && restore.request.as_ref().is_some_and(|id| !session.is_waiting(id))
+            }
+            _ => false,
+        }
+    }
+
+    /// Keeps an answer until the session's stream is quiet.
+    pub(super) fn hold_answer(
+        &mut self,
+        scope: &Scope,
+        request: &RequestId,
+        answer: &Bytes,
+        is_error: bool,
+        step: &mut Step<'_>,
+    ) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let (request, answer) = (request.clone(), answer.clone());
+        session.held = Some(Held { request, answer, is_error, since: step.now });
+        self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_QUIET));
+    }
+
+    /// Something came on a session's stream: its held answer waits on, but not for ever.
+    pub(super) fn not_quiet(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(held) = self.sessions.get(scope).and_then(|session| session.held.as_ref()) else {
+            return;
+        };
+        let until = step.now.plus(limits::REPLAY_QUIET).min(held.since.plus(limits::REPLAY_WAIT));
+        self.timers.arm(Timer::Quiet(scope.clone()), until);
+    }
+
+    /// The stream is quiet: the held answer goes on.
+    pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(held) = self.sessions.get_mut(scope).and_then(|session| session.held.take()) else {
+            return;
+        };
+        self.settle_now(&held.request, &held.answer, held.is_error, step);
+    }
+}

@@ -1,0 +1,268 @@
+//! How a session is restored: by `session/resume`, else by `session/load` with its replay held
+//! back (V2–V4, C3). One restore at a time, at most one waiting (V7).
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::error::{Delivery, Failure};
+use super::link::Link;
+use super::message::{self, Message, RequestId};
+use super::methods;
+use super::session::{LaneName, Queued, Scope, Standing, Waiter};
+use super::timers::Timer;
+use super::{Core, Level, Millis, Step, limits, name};
+
+/// Our own attempt to restore a session.
+#[derive(Debug)]
+pub struct Restore {
+    /// Our request that is under way, if one is.
+    pub request: Option<RequestId>,
+    /// How the session is restored at present.
+    pub way: Way,
+    /// The editor's sign-in was repeated for it (V4).
+    signed_in: bool,
+    /// Attempts whose fate is unknown.
+    broken: u32,
+    /// Another loss came meanwhile: once this restore is done, one more follows (V7).
+    pub again: bool,
+    /// What the session's messages are answered with if it cannot be restored.
+    otherwise: Failure,
+}
+
+/// The ways to restore a session, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// `session/resume`.
+    Resume,
+    /// `session/load`, its replay held back (V3).
+    Load,
+}
+
+impl Restore {
+    /// One that has not begun.
+    pub fn new(otherwise: Failure) -> Self {
+        let (request, way) = (None, Way::Resume);
+        Self { request, way, signed_in: false, broken: 0, again: false, otherwise }
+    }
+}
+
+/// What a request of ours is for.
+#[derive(Clone, Debug)]
+pub(super) enum Own {
+    /// It restores this session.
+    Restore(Scope),
+    /// It signs in, for the sake of this session's restore.
+    SignIn(Scope),
+}
+
+impl Core {
+    /// The link is back: every session that was attached is restored.
+    pub(super) fn restore_all(&mut self, step: &mut Step<'_>) {
+        let is_restoring = |standing: &Standing| matches!(standing, Standing::Restoring(_));
+        let scopes: Vec<Scope> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| is_restoring(&session.standing))
+            .map(|(scope, _)| scope.clone())
+            .collect();
+        for scope in scopes {
+            self.try_restore(&scope, step);
+        }
+    }
+
+    /// A session needs to be restored on this connection.
+    pub(super) fn begin_restore(&mut self, scope: &Scope, otherwise: Failure, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.attached = false;
+        if let Standing::Restoring(restore) = &mut session.standing {
+            restore.again = restore.request.is_some();
+            return;
+        }
+        session.standing = Standing::Restoring(Restore::new(otherwise));
+        self.try_restore(scope, step);
+    }
+
+    /// Asks the agent for the session, in the best way that is left.
+    pub(super) fn try_restore(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if !matches!(self.link, Link::Up(_)) {
+            return;
+        }
+        let id = self.own_id();
+        let offers = self.opening.offers.clone();
+        let (Some(session), Some(session_id)) = (self.sessions.get_mut(scope), scope) else { return };
+        let Standing::Restoring(restore) = &mut session.standing else { return };
+        if restore.way == Way::Resume && !offers.resume {
+            restore.way = Way::Load;
+        }
+        if restore.way == Way::Load && !offers.load {
+            return self.give_up_restore(scope, step);
+        }
+        let body = Bytes::from(methods::restore(&id, restore.way, session_id, &session.setup));
+        restore.request = Some(RequestId::of_own(&id));
+        self.ask_ourselves(scope, id, Own::Restore(scope.clone()), body, step);
+        self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(limits::RESTORE_TIMEOUT));
+    }
+
+    /// Puts a request of ours before everything that waits in a scope's lane.
+    fn ask_ourselves(&mut self, scope: &Scope, id: String, own: Own, body: Bytes, step: &mut Step<'_>) {
+        let id = RequestId::of_own(&id);
+        self.own.insert(id.clone(), own);
+        self.queued_bytes += body.len();
+        let message = Queued { header: scope.clone(), ..Queued::new(body, Waiter::Own(id), step.now) };
+        self.sessions.entry(scope.clone()).or_default().messages.queue.push_front(message);
+        self.pump(scope, step);
+    }
+
+    /// A request of ours was answered.
+    pub(super) fn own_answered(
+        &mut self,
+        own: &Own,
+        id: &RequestId,
+        answer: &Bytes,
+        is_error: bool,
+        step: &mut Step<'_>,
+    ) {
+        let (Own::Restore(scope) | Own::SignIn(scope)) = own;
+        let Some(restore) = self.restore_of(scope, id) else {
+            // The session was closed, or the editor restored it itself (V7).
+            return step.log(Level::Debug, "ignored the answer to a restore that is over");
+        };
+        match own {
+            Own::SignIn(_) if is_error => self.give_up_restore(scope, step),
+            Own::SignIn(_) => self.try_restore(scope, step),
+            Own::Restore(_) if !is_error => self.restored(scope, step),
+            Own::Restore(_) if wants_sign_in(answer) && !restore.signed_in => {
+                restore.signed_in = true;
+                self.sign_in(scope, step);
+            }
+            Own::Restore(_) => self.try_next_way(scope, step),
+        }
+    }
+
+    /// A request of ours could not be delivered.
+    pub(super) fn own_failed(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
+        let Some(own) = self.own.remove(id) else { return };
+        let (Own::Restore(scope) | Own::SignIn(scope)) = &own;
+        let Some(restore) = self.restore_of(scope, id) else { return };
+        if failure.delivery == Some(Delivery::Unknown) && restore.broken < limits::BROKEN_RESTORES {
+            restore.broken += 1;
+            restore.request = None;
+            let delay = Millis(limits::BACKOFF_FIRST.0 << restore.broken);
+            self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(delay));
+        } else {
+            self.try_next_way(scope, step);
+        }
+    }
+
+    /// The time of a step of a restore is over: it was not answered, or it is time to try again.
+    pub(super) fn restore_due(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let Standing::Restoring(restore) = &mut session.standing else { return };
+        match restore.request.take() {
+            None => self.try_restore(scope, step),
+            Some(id) => {
+                self.own.remove(&id);
+                self.drop_own_message(scope, &id);
+                step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));
+                self.try_next_way(scope, step);
+            }
+        }
+    }
+
+    fn sign_in(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let id = self.own_id();
+        let line = self.signed_in.clone().unwrap_or_default();
+        let Ok(Message::Request { id: old, .. }) = message::read(&line) else {
+            return self.give_up_restore(scope, step);
+        };
+        let body = message::with_id(&line, old, &id);
+        if let Some(session) = self.sessions.get_mut(scope)
+            && let Standing::Restoring(restore) = &mut session.standing
+        {
+            restore.request = Some(RequestId::of_own(&id));
+        }
+        // It belongs to no session, so it goes in the connection's own lane.
+        self.ask_ourselves(&None, id, Own::SignIn(scope.clone()), body, step);
+        self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(limits::RESTORE_TIMEOUT));
+    }
+
+    fn try_next_way(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let Standing::Restoring(restore) = &mut session.standing else { return };
+        if restore.way == Way::Load {
+            return self.give_up_restore(scope, step);
+        }
+        restore.way = Way::Load;
+        self.try_restore(scope, step);
+    }
+
+    /// The session is back.
+    fn restored(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let Standing::Restoring(restore) = std::mem::take(&mut session.standing) else { return };
+        session.attached = true;
+        self.timers.disarm(&Timer::Restore(scope.clone()));
+        step.log(Level::Info, format!("{} is restored", name(scope)));
+        self.keep_questions(scope, step);
+        if restore.again {
+            self.begin_restore(scope, restore.otherwise, step);
+        }
+        self.pump(scope, step);
+    }
+
+    /// The session cannot be restored (V9): its messages are answered so.
+    pub(super) fn give_up_restore(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let Standing::Restoring(restore) = std::mem::take(&mut session.standing) else { return };
+        self.timers.disarm(&Timer::Restore(scope.clone()));
+        self.own.retain(|id, _| Some(id) != restore.request.as_ref());
+        if let Some(id) = &restore.request {
+            self.drop_own_message(scope, id);
+        }
+        self.stand_failed(scope, restore.otherwise, step);
+    }
+
+    /// The session can be used no longer, until the editor loads or resumes it (C3, V9).
+    pub(super) fn stand_failed(&mut self, scope: &Scope, failure: Failure, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.standing = Standing::Failed(failure.clone());
+        session.attached = false;
+        step.log(Level::Error, failure.message.as_str());
+        self.close_stream(scope, step);
+        self.withdraw(scope, None, step);
+        let unsent = Failure { delivery: Some(Delivery::Unsent), ..failure };
+        self.fail_waiting(scope, &unsent, step);
+    }
+
+    /// The restore of a scope, if this is its request.
+    fn restore_of(&mut self, scope: &Scope, id: &RequestId) -> Option<&mut Restore> {
+        match &mut self.sessions.get_mut(scope)?.standing {
+            Standing::Restoring(restore) if restore.request.as_ref() == Some(id) => Some(restore),
+            _ => None,
+        }
+    }
+
+    fn drop_own_message(&mut self, scope: &Scope, id: &RequestId) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.messages.queue.retain(|message| {
+            let is_dropped = matches!(&message.waiter, Waiter::Own(own) if own == id);
+            if is_dropped {
+                self.queued_bytes -= message.body.len();
+            }
+            !is_dropped
+        });
+    }
+}
+
+/// Whether an error answer says that a sign-in is needed first.
+fn wants_sign_in(answer: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Refused {
+        error: Code,
+    }
+    #[derive(Deserialize)]
+    struct Code {
+        code: i64,
+    }
+    serde_json::from_slice(answer).is_ok_and(|Refused { error }| error.code == -32000)
+}
