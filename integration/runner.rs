@@ -21,19 +21,14 @@ fn every_transcript_holds_in_virtual_time() {
 #[test]
 fn every_transcript_holds_against_the_built_program() {
     let bridge = Bridge::connect(env!("CARGO_BIN_EXE_acp-tether"));
-    play_all(Player::Live, AT_ONCE, |transcript| {
-        live_player::play(transcript, &bridge)
-    });
+    play_all(Player::Live, AT_ONCE, |transcript| live_player::play(transcript, &bridge));
 }
 
 /// A program that answers each line with itself: what the live player does without a remote.
 #[cfg(unix)]
 #[test]
 fn the_live_player_speaks_through_pipes() {
-    let bridge = Bridge {
-        program: "cat".into(),
-        arguments: Vec::new(),
-    };
+    let bridge = Bridge { program: "cat".into(), arguments: Vec::new() };
     let play = |steps: &str| {
         let header = r#"{"transcript":1,"name":"an echo","rules":["S1"]}"#;
         let transcript =
@@ -54,10 +49,7 @@ fn the_live_player_speaks_through_pipes() {
         ("{\"editor_end\":true}\n{\"sees\":1}", "the program ended"),
     ];
     for (steps, reason) in failures {
-        assert!(
-            play(steps).is_err_and(|failure| failure.contains(reason)),
-            "{steps}"
-        );
+        assert!(play(steps).is_err_and(|failure| failure.contains(reason)), "{steps}");
     }
 }
 
@@ -93,9 +85,7 @@ fn play_all(
             });
         }
     });
-    let mut failures = failures
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     failures.sort();
     assert!(
         failures.is_empty(),
@@ -124,10 +114,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, files)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "ndjson")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "ndjson") {
             files.push(path);
         }
     }

@@ -11,10 +11,7 @@ fn main() {
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok())
-        .map_or_else(
-            || "unknown commit".to_owned(),
-            |commit| commit.trim().to_owned(),
-        );
+        .map_or_else(|| "unknown commit".to_owned(), |commit| commit.trim().to_owned());
     let target = std::env::var("TARGET").unwrap_or_default();
     println!("cargo::rustc-env=ACP_TETHER_BUILD={commit}, {target}");
 }

@@ -1,1 +1,47 @@
-fn main() {}
+//! Reads the command line, runs the command, and ends with its exit code (S9).
+
+use acp_tether::cli::{Cli, Command, Connect};
+use acp_tether::config::{Config, Unusable};
+use acp_tether::shell::log::{self, Place};
+use acp_tether::{commands, shell};
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tell(&format!("this is a fault of acp-tether, at {place}; please report it"));
+    }));
+    // Fails only where one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match Cli::parse().command {
+        Command::Connect(flags) => connect(&flags),
+        Command::Demo(flags) => commands::demo::run(flags.serve),
+    }
+}
+
+fn connect(flags: &Connect) -> ExitCode {
+    let config = Config::new(flags, |name| std::env::var(name));
+    let (place, config) = match flags.log_file.as_deref().map(Place::file) {
+        None => (Place::StandardError, config),
+        Some(Ok(file)) => (file, config),
+        Some(Err(error)) => {
+            let problem = Unusable::LogFile(error.to_string());
+            (Place::StandardError, config.unusable(&problem))
+        }
+    };
+    if let Some(reason) = &config.settings.unusable {
+        tell(reason);
+    }
+    let log = log::start(flags.log_level, place);
+    shell::run(config, &log).unwrap_or_else(|error| {
+        tell(&format!("the system refuses what is needed to run: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Tells a person; there is nowhere left to tell that this failed.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "acp-tether: {text}");
+}

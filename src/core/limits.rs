@@ -11,6 +11,8 @@ pub const CONNECT_TIMEOUT: Millis = Millis(9_000);
 pub const POST_TIMEOUT: Millis = Millis(60_000);
 /// Default of `--max-message-bytes`: the size limit of one message, in both directions.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+/// The smallest `--max-message-bytes`: below it not even `initialize` passes.
+pub const LEAST_MESSAGE_BYTES: usize = 1024;
 
 /// First delay of a backoff; it doubles from here (L12).
 pub const BACKOFF_FIRST: Millis = Millis(250);
@@ -33,7 +35,7 @@ pub const REMOTE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of lines that wait for the editor; past it the remote is not read (P6).
 pub const EDITOR_QUEUE_BYTES: usize = 4 * 1024 * 1024;
 /// POSTs under way at once; each may cost a connection where the server speaks HTTP/1.1 only.
-/// Answers to the agent's questions do not count.
+/// Answers to the agent's questions do not wait for it.
 pub const POSTS_AT_ONCE: usize = 64;
 /// Bytes of a refusing body that are shown in `data.body` (L10).
 pub const ERROR_BODY_BYTES: usize = 8 * 1024;

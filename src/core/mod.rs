@@ -10,31 +10,179 @@
 //! replaced stream or a lost connection is refused once, at the door of [`Core::step`], and so
 //! acts nowhere (R2, I7).
 
-use bytes::Bytes;
+//!
+//! | file | decides |
+//! |---|---|
+//! | [`message`] | what kind of message some bytes are |
+//! | [`methods`] | what an ACP method means to the link and to a session |
+//! | `editor` | what follows from a line of the editor |
+//! | `remote` | what follows from a message of the remote |
+//! | [`requests`] | who waits for which answer |
+//! | `posts` | when a message is posted, and what its outcome means |
+//! | `streams` | when a stream is opened, and what its end means |
+//! | `link` | the connection: opening and losing it |
+//! | `shutdown` | how the process ends |
+//! | `session` | what is kept of one session |
+//! | [`error`] | the errors that we originate |
+//! | [`redirect`] | which redirect is followed |
+//! | `timers`, [`limits`] | when the core wants to be woken; every number |
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
+use link::Link;
+use posts::Posting;
+use requests::Ledger;
+use session::{Chance, Scope, Session};
+use shutdown::Leaving;
+use timers::{Timer, Timers};
+
+mod editor;
+pub mod error;
 pub mod limits;
+mod link;
+pub mod message;
+pub mod methods;
+mod posts;
+pub mod redirect;
+mod remote;
+pub mod requests;
+mod session;
+mod shutdown;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod timers;
 
 /// The state machine: see the module's page.
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
+    link: Link,
+    /// The open requests of both ends.
+    ledger: Ledger,
+    /// The sessions, and under `None` the connection itself.
+    sessions: BTreeMap<Scope, Session>,
+    /// The POSTs under way. An outcome of any other is of no interest.
+    posts: BTreeMap<PostId, Posting>,
+    /// The scopes that may not post because too many POSTs are under way.
+    crowded: BTreeSet<Scope>,
+    /// Bytes of the messages that wait or are being posted (P6).
+    queued_bytes: usize,
+    timers: Timers,
+    chance: Chance,
+    epoch: Epoch,
+    generations: u64,
+    post_ids: u64,
+    leaving: Leaving,
+}
+
+/// The time of a step, and where its effects go.
+struct Step<'a> {
+    now: Millis,
+    out: &'a mut Vec<Effect>,
 }
 
 impl Core {
     /// A core that has seen nothing yet.
     pub fn new(settings: Settings) -> Self {
-        Self { settings }
+        Self {
+            link: Link::Idle,
+            ledger: Ledger::default(),
+            sessions: BTreeMap::new(),
+            posts: BTreeMap::new(),
+            crowded: BTreeSet::new(),
+            queued_bytes: 0,
+            timers: Timers::default(),
+            chance: Chance::new(settings.seed),
+            epoch: Epoch(0),
+            generations: 0,
+            post_ids: 0,
+            leaving: Leaving::Not,
+            settings,
+        }
     }
 
-    /// Takes one event; appends what is to be done to `out`.
-    pub fn step(&mut self, _now: Millis, _event: Event, _out: &mut Vec<Effect>) {
-        let _ = &self.settings;
+    /// Takes one event; appends what is to be done to `out`. `now` never goes back.
+    pub fn step(&mut self, now: Millis, event: Event, out: &mut Vec<Effect>) {
+        let step = &mut Step { now, out };
+        match event {
+            Event::Line(line) => self.line(line, step),
+            Event::LineTooLong => self.line_too_long(step),
+            Event::EditorGone => self.editor_gone(step),
+            Event::Posted(post, outcome) => self.posted(post, outcome, step),
+            Event::Stream(stream, event) if self.is_current(&stream) => {
+                self.stream_event(&stream, event, step);
+            }
+            Event::Stream(stream, _) => step.log(
+                Level::Debug,
+                format!(
+                    "ignored what a replaced stream still delivered: {}",
+                    name(&stream.session)
+                ),
+            ),
+            Event::Deleted(outcome) => self.deleted(&outcome, step),
+            Event::Timer => {}
+        }
+        while let Some(timer) = self.timers.take_due(now) {
+            self.due(timer, step);
+        }
+        self.go_on_leaving(step);
     }
 
     /// When [`Event::Timer`] is due, if nothing happens before.
     pub fn deadline(&self) -> Option<Millis> {
-        None
+        self.timers.next()
+    }
+
+    /// Whether a stream is the one live stream of its scope on the present connection (R2).
+    fn is_current(&self, stream: &StreamId) -> bool {
+        stream.epoch == self.epoch
+            && self
+                .sessions
+                .get(&stream.session)
+                .is_some_and(|session| session.stream.generation() == Some(stream.generation))
+    }
+
+    fn due(&mut self, timer: Timer, step: &mut Step<'_>) {
+        match timer {
+            Timer::GiveUp => self.give_up_connecting(step),
+            Timer::Retry => self.post_initialize(step),
+            Timer::Unanswered(post) => self.unanswered(post, step),
+            Timer::Reopen(scope) => self.open_stream(&scope, step),
+            Timer::Repost(scope, lane) => self.repost(&scope, lane, step),
+            Timer::Hold(scope) => self.fail_held(&scope, step),
+            // What is due is found in `go_on_leaving`.
+            Timer::Shutdown => {}
+        }
+    }
+}
+
+impl Step<'_> {
+    /// Writes a line to the editor.
+    fn line(&mut self, line: Bytes) {
+        self.out.push(Effect::Line(line));
+    }
+
+    fn log(&mut self, level: Level, text: impl Into<String>) {
+        self.out.push(Effect::Log(level, text.into()));
+    }
+}
+
+impl Millis {
+    /// This time and so much more.
+    fn plus(self, Millis(duration): Millis) -> Millis {
+        Millis(self.0.saturating_add(duration))
+    }
+}
+
+/// A scope, for people.
+fn name(scope: &Scope) -> String {
+    match scope {
+        Some(SessionId(id)) => format!("session {id:?}"),
+        None => "the connection".to_owned(),
     }
 }
 

@@ -270,9 +270,8 @@ impl Transcript {
     pub fn parse(text: &str) -> Result<Self, Refused> {
         let mut lines = objects(text);
         let refused = |line: usize| move |reason: String| Refused { line, reason };
-        let (line, first) = lines
-            .next()
-            .ok_or_else(|| refused(1)("the file is empty".to_owned()))?;
+        let (line, first) =
+            lines.next().ok_or_else(|| refused(1)("the file is empty".to_owned()))?;
         let header: Header = parse(first).map_err(refused(line))?;
         check_header(&header).map_err(refused(line))?;
         let mut steps = Vec::new();
@@ -280,11 +279,7 @@ impl Transcript {
         for (line, text) in lines {
             let action = action(text).map_err(refused(line))?;
             check_players(&header, &action).map_err(refused(line))?;
-            steps.push(Step {
-                line,
-                text: text.to_owned(),
-                action,
-            });
+            steps.push(Step { line, text: text.to_owned(), action });
             last = line;
         }
         let checks = |step: &Step| {
@@ -303,11 +298,7 @@ impl Transcript {
     pub(super) fn parse_steps(text: &str) -> Result<Vec<Step>, Refused> {
         objects(text)
             .map(|(line, text)| match action(text) {
-                Ok(action) => Ok(Step {
-                    line,
-                    text: text.to_owned(),
-                    action,
-                }),
+                Ok(action) => Ok(Step { line, text: text.to_owned(), action }),
                 Err(reason) => Err(Refused { line, reason }),
             })
             .collect()
@@ -324,10 +315,7 @@ fn objects(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 fn check_header(header: &Header) -> Result<(), String> {
     if header.transcript != 1 {
-        return Err(format!(
-            "version {} of the format is not known here",
-            header.transcript
-        ));
+        return Err(format!("version {} of the format is not known here", header.transcript));
     }
     if header.name.trim().is_empty() {
         return Err("the name is empty".to_owned());
@@ -415,10 +403,7 @@ fn editor_raw(text: &str) -> Result<Action, String> {
         lf: bool,
     }
     let fields: Fields = parse(text)?;
-    Ok(written(
-        fields.editor_raw.repeat(fields.times).into_bytes(),
-        fields.lf,
-    ))
+    Ok(written(fields.editor_raw.repeat(fields.times).into_bytes(), fields.lf))
 }
 
 fn editor_hex(text: &str) -> Result<Action, String> {
@@ -460,23 +445,9 @@ fn sees(text: &str) -> Result<Action, String> {
         within: Option<Duration>,
         save: Option<String>,
     }
-    let Fields {
-        sees,
-        bytes,
-        within,
-        save,
-    } = parse(text)?;
-    let comparison = if bytes {
-        Comparison::Bytes
-    } else {
-        Comparison::Equal
-    };
-    Ok(Action::Sees(Sees {
-        messages: vec![sees],
-        comparison,
-        within,
-        save,
-    }))
+    let Fields { sees, bytes, within, save } = parse(text)?;
+    let comparison = if bytes { Comparison::Bytes } else { Comparison::Equal };
+    Ok(Action::Sees(Sees { messages: vec![sees], comparison, within, save }))
 }
 
 fn sees_like(text: &str) -> Result<Action, String> {
@@ -488,18 +459,9 @@ fn sees_like(text: &str) -> Result<Action, String> {
         within: Option<Duration>,
         save: Option<String>,
     }
-    let Fields {
-        sees_like,
-        within,
-        save,
-    } = parse(text)?;
+    let Fields { sees_like, within, save } = parse(text)?;
     let messages = vec![sees_like];
-    Ok(Action::Sees(Sees {
-        messages,
-        comparison: Comparison::Like,
-        within,
-        save,
-    }))
+    Ok(Action::Sees(Sees { messages, comparison: Comparison::Like, within, save }))
 }
 
 fn sees_any_order(text: &str) -> Result<Action, String> {
@@ -510,19 +472,11 @@ fn sees_any_order(text: &str) -> Result<Action, String> {
         #[serde(default, deserialize_with = "duration")]
         within: Option<Duration>,
     }
-    let Fields {
-        sees_any_order: messages,
-        within,
-    } = parse(text)?;
+    let Fields { sees_any_order: messages, within } = parse(text)?;
     if messages.is_empty() {
         return Err("no message is given".to_owned());
     }
-    Ok(Action::Sees(Sees {
-        messages,
-        comparison: Comparison::Like,
-        within,
-        save: None,
-    }))
+    Ok(Action::Sees(Sees { messages, comparison: Comparison::Like, within, save: None }))
 }
 
 fn gets(text: &str) -> Result<Action, String> {
@@ -559,7 +513,7 @@ fn gets(text: &str) -> Result<Action, String> {
     let request = fields.gets;
     if fields.name.is_some() && fields.answer.is_some() {
         return Err(
-            "it is answered at once by `answer`, or later under its name, not both".to_owned(),
+            "it is answered at once by `answer`, or later under its name, not both".to_owned()
         );
     }
     let body = match (request.body, request.body_like) {
@@ -607,12 +561,7 @@ impl AnswerFields {
                 Err("an answer that does not come has neither status nor body".to_owned())
             }
             Some(Fault::Cut) if body.is_none() => Err("only a body can be cut".to_owned()),
-            fault => Ok(Answer {
-                status: self.status,
-                headers: self.headers,
-                body,
-                fault,
-            }),
+            fault => Ok(Answer { status: self.status, headers: self.headers, body, fault }),
         }
     }
 }
@@ -631,22 +580,8 @@ fn answers(text: &str) -> Result<Action, String> {
         text: Option<String>,
         how: Option<Fault>,
     }
-    let Fields {
-        answers,
-        status,
-        headers,
-        body,
-        text,
-        how,
-    } = parse(text)?;
-    let answer = AnswerFields {
-        status,
-        headers,
-        body,
-        text,
-        how,
-    }
-    .read()?;
+    let Fields { answers, status, headers, body, text, how } = parse(text)?;
+    let answer = AnswerFields { status, headers, body, text, how }.read()?;
     Ok(Action::Answers(answers, answer))
 }
 
@@ -682,23 +617,11 @@ fn stream(text: &str) -> Result<Action, String> {
         let event: String = id.chain(lines).chain(["\n".to_owned()]).collect();
         outputs.push(Output::Bytes(event.into_bytes()));
     } else if fields.event.is_some() || id.is_some() {
-        outputs.push(Output::Event {
-            id,
-            message: fields.event,
-        });
+        outputs.push(Output::Event { id, message: fields.event });
     }
     outputs.extend(fields.raw.map(|raw| Output::Bytes(raw.into_bytes())));
-    outputs.extend(
-        fields
-            .hex
-            .map(|text| hex(&text).map(Output::Bytes))
-            .transpose()?,
-    );
-    outputs.extend(
-        fields
-            .comment
-            .map(|text| Output::Bytes(format!(": {text}\n\n").into_bytes())),
-    );
+    outputs.extend(fields.hex.map(|text| hex(&text).map(Output::Bytes)).transpose()?);
+    outputs.extend(fields.comment.map(|text| Output::Bytes(format!(": {text}\n\n").into_bytes())));
     outputs.extend(fields.end.map(|end| match end {
         EndField::Clean => Output::End,
         EndField::Reset => Output::Reset,
@@ -710,11 +633,7 @@ fn stream(text: &str) -> Result<Action, String> {
         output if fields.times.is_none() => output,
         _ => return Err("`times` repeats `data`, `raw`, `hex` or `comment`".to_owned()),
     };
-    Ok(Action::Stream(OnStream {
-        session: fields.stream,
-        of: fields.of,
-        output,
-    }))
+    Ok(Action::Stream(OnStream { session: fields.stream, of: fields.of, output }))
 }
 
 fn remote(text: &str) -> Result<Action, String> {
@@ -740,8 +659,7 @@ fn pass(text: &str) -> Result<Action, String> {
         pass: Option<Duration>,
     }
     let Fields { pass } = parse(text)?;
-    pass.map(Action::Pass)
-        .ok_or_else(|| "no time is given".to_owned())
+    pass.map(Action::Pass).ok_or_else(|| "no time is given".to_owned())
 }
 
 fn quiet(text: &str) -> Result<Action, String> {
@@ -804,17 +722,12 @@ fn hex(text: &str) -> Result<Vec<u8>, String> {
     let digits: Option<Vec<u8>> = text
         .chars()
         .filter(|digit| *digit != ' ')
-        .map(|digit| {
-            digit
-                .to_digit(16)
-                .and_then(|digit| u8::try_from(digit).ok())
-        })
+        .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
         .collect();
     match digits {
-        Some(digits) if digits.len() % 2 == 0 => Ok(digits
-            .chunks(2)
-            .map(|pair| pair[0] << 4 | pair[1])
-            .collect()),
+        Some(digits) if digits.len() % 2 == 0 => {
+            Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+        }
         _ => Err(format!("{text:?} is not hexadecimal")),
     }
 }
@@ -855,27 +768,12 @@ mod tests {
             (r#"{"sees":1,"colour":2}"#, "unknown field `colour`"),
             (r#"{"quiet":false}"#, "only true"),
             (r#"{"pass":"soon"}"#, r#""soon" is no duration"#),
-            (
-                r#"{"gets":{"method":"GET","header":{}}}"#,
-                "unknown field `header`",
-            ),
-            (
-                r#"{"gets":{"method":"POST"},"as":"a","answer":{}}"#,
-                "not both",
-            ),
-            (
-                r#"{"gets":{"method":"POST","body":1,"body_like":1}}"#,
-                "both `body` and `body_like`",
-            ),
-            (
-                r#"{"gets":{"method":"POST","path":"/"}}"#,
-                "live player only",
-            ),
+            (r#"{"gets":{"method":"GET","header":{}}}"#, "unknown field `header`"),
+            (r#"{"gets":{"method":"POST"},"as":"a","answer":{}}"#, "not both"),
+            (r#"{"gets":{"method":"POST","body":1,"body_like":1}}"#, "both `body` and `body_like`"),
+            (r#"{"gets":{"method":"POST","path":"/"}}"#, "live player only"),
             (r#"{"answers":"a","state":1}"#, "unknown field `state`"),
-            (
-                r#"{"answers":"a","how":"broken","status":200}"#,
-                "neither status nor body",
-            ),
+            (r#"{"answers":"a","how":"broken","status":200}"#, "neither status nor body"),
             (r#"{"stream":"a"}"#, "0 things happen"),
             (r#"{"stream":"a","raw":"","comment":""}"#, "2 things happen"),
             (r#"{"stream":"a","event":1,"times":2}"#, "`times` repeats"),
@@ -884,10 +782,7 @@ mod tests {
         ];
         for (line, reason) in cases {
             let (number, found) = refusal(&[HEADER, "// a comment", line]);
-            assert!(
-                number == 3 && found.contains(reason),
-                "{line}: {number}: {found}"
-            );
+            assert!(number == 3 && found.contains(reason), "{line}: {number}: {found}");
         }
     }
 
@@ -896,23 +791,11 @@ mod tests {
         let cases = [
             ("{}", "missing field"),
             (r#"{"transcript":2,"name":"n","rules":["S1"]}"#, "version 2"),
-            (
-                r#"{"transcript":1,"name":" ","rules":["S1"]}"#,
-                "name is empty",
-            ),
+            (r#"{"transcript":1,"name":" ","rules":["S1"]}"#, "name is empty"),
             (r#"{"transcript":1,"name":"n","rules":[]}"#, "no rule"),
-            (
-                r#"{"transcript":1,"name":"n","rules":["fast"]}"#,
-                "names no rule",
-            ),
-            (
-                r#"{"transcript":1,"name":"n","rules":["S1"],"players":[]}"#,
-                "nobody",
-            ),
-            (
-                r#"{"transcript":1,"name":"n","rules":["S1"],"who":1}"#,
-                "unknown field",
-            ),
+            (r#"{"transcript":1,"name":"n","rules":["fast"]}"#, "names no rule"),
+            (r#"{"transcript":1,"name":"n","rules":["S1"],"players":[]}"#, "nobody"),
+            (r#"{"transcript":1,"name":"n","rules":["S1"],"who":1}"#, "unknown field"),
         ];
         for (header, reason) in cases {
             let (line, found) = refusal(&[header, r#"{"quiet":true}"#]);

@@ -36,22 +36,12 @@ impl Json {
             Some(b'"') => Json::Text(serde_json::from_str(text)?),
             Some(b'[') => {
                 let items: Vec<&RawValue> = serde_json::from_str(text)?;
-                Json::List(
-                    items
-                        .into_iter()
-                        .map(Self::read)
-                        .collect::<Result<_, _>>()?,
-                )
+                Json::List(items.into_iter().map(Self::read).collect::<Result<_, _>>()?)
             }
             Some(b'{') => {
                 let Entries(entries) = serde_json::from_str(text)?;
                 let read = |(key, value): (String, &RawValue)| Ok((key, Self::read(value)?));
-                Json::Object(
-                    entries
-                        .into_iter()
-                        .map(read)
-                        .collect::<serde_json::Result<_>>()?,
-                )
+                Json::Object(entries.into_iter().map(read).collect::<serde_json::Result<_>>()?)
             }
             _ => Json::Plain(text.to_owned()),
         })
@@ -66,13 +56,11 @@ impl Json {
     fn differs(&self, found: &Json, like: bool, path: &str) -> Option<String> {
         match (self, found) {
             (Json::Text(any), _) if like && any == "*" => None,
-            (Json::List(wanted), Json::List(items)) if wanted.len() == items.len() => wanted
-                .iter()
-                .zip(items)
-                .enumerate()
-                .find_map(|(index, (wanted, item))| {
+            (Json::List(wanted), Json::List(items)) if wanted.len() == items.len() => {
+                wanted.iter().zip(items).enumerate().find_map(|(index, (wanted, item))| {
                     wanted.differs(item, like, &format!("{path}/{index}"))
-                }),
+                })
+            }
             (Json::Object(wanted), Json::Object(entries)) => {
                 let mut left: Vec<&(String, Json)> = entries.iter().collect();
                 for (key, value) in wanted {
@@ -149,47 +137,23 @@ mod tests {
     #[test]
     fn p1_numbers_are_compared_by_their_text() {
         assert_eq!(difference("[1,1e400,-0]", "[1,1e400,-0]", false), None);
-        assert_eq!(
-            difference(r#"{"id":1}"#, r#"{"id":1.0}"#, false).unwrap(),
-            "/id is 1.0, not 1"
-        );
-        assert_eq!(
-            difference("1", r#""1""#, true).unwrap(),
-            r#"the whole is "1", not 1"#
-        );
+        assert_eq!(difference(r#"{"id":1}"#, r#"{"id":1.0}"#, false).unwrap(), "/id is 1.0, not 1");
+        assert_eq!(difference("1", r#""1""#, true).unwrap(), r#"the whole is "1", not 1"#);
     }
 
     #[test]
     fn keys_may_come_in_any_order_but_none_may_be_more_or_less() {
-        assert_eq!(
-            difference(r#"{"a":1,"b":"\u0041"}"#, r#"{"b":"A","a":1}"#, false),
-            None
-        );
-        assert_eq!(
-            difference(r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false).unwrap(),
-            "/b is too much"
-        );
-        assert_eq!(
-            difference(r#"{"a":1}"#, "{}", false).unwrap(),
-            "/a is missing"
-        );
-        assert_eq!(
-            difference(r#"{"a":1,"a":2}"#, r#"{"a":1,"a":2}"#, false),
-            None
-        );
+        assert_eq!(difference(r#"{"a":1,"b":"\u0041"}"#, r#"{"b":"A","a":1}"#, false), None);
+        assert_eq!(difference(r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false).unwrap(), "/b is too much");
+        assert_eq!(difference(r#"{"a":1}"#, "{}", false).unwrap(), "/a is missing");
+        assert_eq!(difference(r#"{"a":1,"a":2}"#, r#"{"a":1,"a":2}"#, false), None);
         assert!(difference(r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#, false).is_some());
     }
 
     #[test]
     fn likeness_asks_for_what_is_given_only() {
-        assert_eq!(
-            difference(r#"{"a":{"b":"*"}}"#, r#"{"c":1,"a":{"b":[],"d":2}}"#, true),
-            None
-        );
-        assert_eq!(
-            difference(r#"{"a":"*"}"#, "{}", true).unwrap(),
-            "/a is missing"
-        );
+        assert_eq!(difference(r#"{"a":{"b":"*"}}"#, r#"{"c":1,"a":{"b":[],"d":2}}"#, true), None);
+        assert_eq!(difference(r#"{"a":"*"}"#, "{}", true).unwrap(), "/a is missing");
         assert!(difference(r#"["*"]"#, "[1,2]", true).is_some());
         assert!(difference(r#"{"a":"*"}"#, r#"{"a":1}"#, false).is_some());
     }

@@ -33,10 +33,7 @@ impl Bridge {
     /// This program, or one that takes the same arguments.
     pub fn connect(program: impl Into<OsString>) -> Self {
         let arguments = ["connect", "{flags}", "{url}"].map(str::to_owned).to_vec();
-        Self {
-            program: program.into(),
-            arguments,
-        }
+        Self { program: program.into(), arguments }
     }
 
     fn command(&self, flags: &[String], url: &str) -> Command {
@@ -104,9 +101,7 @@ enum Asked {
 
 impl LiveStage {
     fn start(transcript: &Transcript, bridge: &Bridge) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (to_arrivals, arrivals) = mpsc::unbounded_channel();
         let (to_happenings, happenings) = mpsc::unbounded_channel();
         let context = runtime.enter();
@@ -123,16 +118,7 @@ impl LiveStage {
         tokio::spawn(wait_for_exit(child, to_happenings));
         drop(context);
         let (board, asked, log) = (Board::default(), Vec::new(), Vec::new());
-        Ok(Self {
-            board,
-            happenings,
-            arrivals,
-            input,
-            remote,
-            asked,
-            log,
-            runtime,
-        })
+        Ok(Self { board, happenings, arrivals, input, remote, asked, log, runtime })
     }
 
     /// Lets the world go on until `done` holds or `end` has come; says whether it holds.
@@ -162,8 +148,7 @@ impl LiveStage {
                 Ok(Next::Arrival(Some(arrival))) => self.admit(arrival),
                 // The program is gone with its pipes: the remote alone brings nothing new.
                 Ok(_) => {
-                    self.runtime
-                        .block_on(async { tokio::time::sleep(SETTLE).await });
+                    self.runtime.block_on(async { tokio::time::sleep(SETTLE).await });
                     while let Ok(arrival) = self.arrivals.try_recv() {
                         self.admit(arrival);
                     }
@@ -178,9 +163,7 @@ impl LiveStage {
         match happening {
             Happening::Output(mut line) => match line.pop() {
                 Some(b'\n') => self.board.see(Bytes::from(line)),
-                _ => self
-                    .board
-                    .fail("S5: the output ended inside a line".to_owned()),
+                _ => self.board.fail("S5: the output ended inside a line".to_owned()),
             },
             Happening::Log(text) => {
                 let text = String::from_utf8_lossy(&text).trim_end().to_owned();
@@ -190,9 +173,9 @@ impl LiveStage {
                 self.log.push(text);
             }
             Happening::Exited(Ok(status)) => self.board.exit = Some(status.code().unwrap_or(-1)),
-            Happening::Exited(Err(error)) => self
-                .board
-                .fail(format!("the program's end is unknown: {error}")),
+            Happening::Exited(Err(error)) => {
+                self.board.fail(format!("the program's end is unknown: {error}"))
+            }
         }
     }
 
@@ -265,9 +248,7 @@ impl Stage for LiveStage {
 
     fn set_reachable(&mut self, reachable: bool) -> Result<(), String> {
         let _context = self.runtime.enter();
-        self.remote
-            .set_reachable(reachable)
-            .map_err(|error| error.to_string())?;
+        self.remote.set_reachable(reachable).map_err(|error| error.to_string())?;
         if !reachable {
             for (asked, request) in self.asked.iter_mut().zip(&mut self.board.requests) {
                 *asked = Asked::Done;

@@ -87,10 +87,7 @@ pub struct Request {
 
 impl Request {
     fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(given, _)| given == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
     fn session(&self) -> Option<&str> {
@@ -100,15 +97,9 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let session = self.session().map_or("of no session".to_owned(), |id| {
-            format!("of session {id:?}")
-        });
-        write!(
-            formatter,
-            "{} {session} {}",
-            self.method,
-            String::from_utf8_lossy(&self.body)
-        )
+        let session =
+            self.session().map_or("of no session".to_owned(), |id| format!("of session {id:?}"));
+        write!(formatter, "{} {session} {}", self.method, String::from_utf8_lossy(&self.body))
     }
 }
 
@@ -138,10 +129,7 @@ impl Board {
                 opens: true,
                 ..Reply::default()
             }),
-            "DELETE" => Some(Reply {
-                status: 202,
-                ..Reply::default()
-            }),
+            "DELETE" => Some(Reply { status: 202, ..Reply::default() }),
             _ => None,
         };
         self.requests.push(request);
@@ -163,10 +151,7 @@ impl Board {
 
     /// What is there that no step has taken.
     fn left_over(&self) -> Option<String> {
-        let lines = self
-            .lines
-            .iter()
-            .map(|line| format!("line {}", String::from_utf8_lossy(line)));
+        let lines = self.lines.iter().map(|line| format!("line {}", String::from_utf8_lossy(line)));
         let requests = self
             .requests
             .iter()
@@ -208,11 +193,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// The first step that did not hold.
 pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failure> {
-    let mut play = Play {
-        stage,
-        ids: BTreeMap::new(),
-        requests: BTreeMap::new(),
-    };
+    let mut play = Play { stage, ids: BTreeMap::new(), requests: BTreeMap::new() };
     let prelude = prelude(transcript).map_err(|reason| Failure {
         line: 1,
         step: "the prelude".to_owned(),
@@ -295,8 +276,7 @@ impl Play<'_> {
             Action::Pass(time) => self.stage.pass(*time),
             Action::Quiet => self.quiet()?,
             Action::Exit { code, within } => {
-                self.stage
-                    .wait(within.unwrap_or(WITHIN), &|board| board.exit.is_some());
+                self.stage.wait(within.unwrap_or(WITHIN), &|board| board.exit.is_some());
                 match self.stage.board().exit {
                     Some(found) if found == *code => {}
                     Some(found) => return Err(format!("it ended with {found}")),
@@ -308,22 +288,14 @@ impl Play<'_> {
     }
 
     fn sees(&mut self, sees: &Sees) -> Result<(), String> {
-        let mut wanted: Vec<String> = sees
-            .messages
-            .iter()
-            .map(|message| self.resolve(message))
-            .collect::<Result<_, _>>()?;
+        let mut wanted: Vec<String> =
+            sees.messages.iter().map(|message| self.resolve(message)).collect::<Result<_, _>>()?;
         while !wanted.is_empty() {
             let within = sees.within.unwrap_or(WITHIN);
-            self.stage.wait(within, &|board| {
-                !board.lines.is_empty() || board.exit.is_some()
-            });
+            self.stage.wait(within, &|board| !board.lines.is_empty() || board.exit.is_some());
             let Some(line) = self.stage.board().lines.pop_front() else {
-                let ended = if self.stage.board().exit.is_some() {
-                    "; the program ended"
-                } else {
-                    ""
-                };
+                let ended =
+                    if self.stage.board().exit.is_some() { "; the program ended" } else { "" };
                 return Err(format!("no line came{ended}\n{}", self.waiting()));
             };
             let shown = String::from_utf8_lossy(&line).into_owned();
@@ -353,9 +325,7 @@ impl Play<'_> {
             Some((body, comparison)) => Some((self.resolve(body)?, *comparison)),
             None => None,
         };
-        let body = body
-            .as_ref()
-            .map(|(text, comparison)| (text.as_str(), *comparison));
+        let body = body.as_ref().map(|(text, comparison)| (text.as_str(), *comparison));
         let find = |board: &Board| {
             board.requests.iter().position(|request| {
                 !request.taken
@@ -367,9 +337,7 @@ impl Play<'_> {
                     && (!gets.any_order || mismatch(gets, body, request).is_none())
             })
         };
-        self.stage.wait(gets.within.unwrap_or(WITHIN), &|board| {
-            find(board).is_some()
-        });
+        self.stage.wait(gets.within.unwrap_or(WITHIN), &|board| find(board).is_some());
         let board = self.stage.board();
         let Some(place) = find(board) else {
             return Err(format!("no such request came\n{}", self.waiting()));
@@ -410,15 +378,11 @@ impl Play<'_> {
             .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
             .collect();
         let (usual, body) = match &answer.body {
-            Some(Body::Message(message)) => (
-                Some("application/json"),
-                Bytes::from(self.resolve(message)?),
-            ),
+            Some(Body::Message(message)) => {
+                (Some("application/json"), Bytes::from(self.resolve(message)?))
+            }
             Some(Body::Text(text)) => (Some("text/plain"), Bytes::from(text.clone())),
-            None => (
-                (get && status == 200).then_some("text/event-stream"),
-                Bytes::new(),
-            ),
+            None => ((get && status == 200).then_some("text/event-stream"), Bytes::new()),
         };
         if let Some(usual) = usual
             && !headers.iter().any(|(name, _)| name == "content-type")
@@ -430,16 +394,7 @@ impl Play<'_> {
             name == "content-type" && kind.eq_ignore_ascii_case("text/event-stream")
         });
         let opens = get && status == 200 && events && answer.fault.is_none();
-        self.stage.answer(
-            place,
-            &Reply {
-                status,
-                headers,
-                body,
-                opens,
-                fault: answer.fault,
-            },
-        );
+        self.stage.answer(place, &Reply { status, headers, body, opens, fault: answer.fault });
         Ok(())
     }
 
@@ -461,9 +416,7 @@ impl Play<'_> {
         match &on.output {
             Output::Bytes(bytes) => self.stage.send(place, Bytes::from(bytes.clone())),
             Output::Event { id, message } => {
-                let mut event = id
-                    .as_ref()
-                    .map_or_else(String::new, |id| format!("id: {id}\n"));
+                let mut event = id.as_ref().map_or_else(String::new, |id| format!("id: {id}\n"));
                 if let Some(message) = message {
                     event += &format!("data: {}\n", self.resolve(message)?);
                 }
@@ -485,19 +438,14 @@ impl Play<'_> {
     }
 
     fn named(&self, name: &str) -> Result<usize, String> {
-        self.requests
-            .get(name)
-            .copied()
-            .ok_or_else(|| format!("no request has the name {name:?}"))
+        self.requests.get(name).copied().ok_or_else(|| format!("no request has the name {name:?}"))
     }
 
     fn waiting(&mut self) -> String {
         self.stage
             .board()
             .left_over()
-            .map_or("nothing else is there".to_owned(), |left| {
-                format!("there is\n{left}")
-            })
+            .map_or("nothing else is there".to_owned(), |left| format!("there is\n{left}"))
     }
 
     /// Keeps the id of a message under a name.
@@ -524,10 +472,7 @@ impl Play<'_> {
         while let Some((before, after)) = rest.split_once(REFERENCE) {
             let (name, after) = after.split_once("\"}").ok_or("a `$ref` has no end")?;
             text += before;
-            text += self
-                .ids
-                .get(name)
-                .ok_or_else(|| format!("no id was saved as {name:?}"))?;
+            text += self.ids.get(name).ok_or_else(|| format!("no id was saved as {name:?}"))?;
             rest = after;
         }
         Ok(text + rest)
@@ -536,12 +481,8 @@ impl Play<'_> {
 
 fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String> {
     if comparison == Comparison::Bytes {
-        let same = wanted
-            .as_bytes()
-            .iter()
-            .zip(found)
-            .take_while(|(one, other)| one == other)
-            .count();
+        let same =
+            wanted.as_bytes().iter().zip(found).take_while(|(one, other)| one == other).count();
         return (wanted.as_bytes() != found).then(|| format!("differs from byte {same} on"));
     }
     match (Json::parse(wanted.as_bytes()), Json::parse(found)) {

@@ -67,12 +67,7 @@ impl Remote {
     pub fn start(arrivals: mpsc::UnboundedSender<Arrival>) -> io::Result<Self> {
         let reserved = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = reserved.local_addr()?;
-        let mut remote = Self {
-            address,
-            _reserved: reserved,
-            arrivals,
-            accepting: None,
-        };
+        let mut remote = Self { address, _reserved: reserved, arrivals, accepting: None };
         remote.set_reachable(true)?;
         Ok(remote)
     }
@@ -131,29 +126,19 @@ async fn exchange(
 ) -> io::Result<hyper::Response<Body>> {
     let cut = || io::Error::from(io::ErrorKind::ConnectionAborted);
     let (head, body) = request.into_parts();
-    let body = axum::body::to_bytes(Body::new(body), usize::MAX)
-        .await
-        .map_err(io::Error::other)?;
+    let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.map_err(io::Error::other)?;
     let headers = head.headers.iter().map(|(name, value)| {
-        (
-            name.as_str().to_owned(),
-            String::from_utf8_lossy(value.as_bytes()).into_owned(),
-        )
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     });
     let request = Request {
         method: head.method.as_str().to_owned(),
-        path: head
-            .uri
-            .path_and_query()
-            .map(|path| path.as_str().to_owned()),
+        path: head.uri.path_and_query().map(|path| path.as_str().to_owned()),
         headers: headers.collect(),
         body,
         ..Request::default()
     };
     let (answer, told) = oneshot::channel();
-    arrivals
-        .send(Arrival { request, answer })
-        .map_err(|_| cut())?;
+    arrivals.send(Arrival { request, answer }).map_err(|_| cut())?;
     let Told { reply, stream } = told.await.map_err(|_| cut())?;
     let body = match (reply.fault, stream) {
         (Some(Fault::Broken | Fault::Hang), _) => return Err(cut()),

@@ -28,10 +28,7 @@ pub fn play(transcript: &Transcript) -> Result<(), Failure> {
     })?;
     player::play(
         transcript,
-        &mut VirtualStage::new(
-            Machine::Core(Box::new(Core::new(settings.clone()))),
-            &settings,
-        ),
+        &mut VirtualStage::new(Machine::Core(Box::new(Core::new(settings.clone()))), &settings),
     )
 }
 
@@ -47,12 +44,7 @@ fn settings(flags: &[String]) -> Result<Settings, String> {
     };
     let mut words = flags.iter().flat_map(|flag| flag.splitn(2, '='));
     while let Some(flag) = words.next() {
-        let known = [
-            "--hold",
-            "--connect-timeout",
-            "--post-timeout",
-            "--max-message-bytes",
-        ];
+        let known = ["--hold", "--connect-timeout", "--post-timeout", "--max-message-bytes"];
         if !known.contains(&flag) {
             continue;
         }
@@ -169,19 +161,11 @@ impl VirtualStage {
             Effect::Line(line) => self.board.see(line),
             Effect::Post(post) => {
                 if let Some(reason) = unfit(&post.body) {
-                    self.board.fail(format!(
-                        "a POST: {reason}: {}",
-                        String::from_utf8_lossy(&post.body)
-                    ));
+                    self.board
+                        .fail(format!("a POST: {reason}: {}", String::from_utf8_lossy(&post.body)));
                 }
                 if self.reachable {
-                    let Post {
-                        id,
-                        connection,
-                        session,
-                        body,
-                        ..
-                    } = post;
+                    let Post { id, connection, session, body, .. } = post;
                     let mut headers = headers(connection.as_ref(), session.as_ref());
                     headers.push(("content-type".to_owned(), "application/json".to_owned()));
                     self.admit(Asked::Post(id), "POST", headers, body);
@@ -190,12 +174,7 @@ impl VirtualStage {
                         .push_back(Event::Posted(post.id, Outcome::Unsent(REFUSED.to_owned())));
                 }
             }
-            Effect::Open(Open {
-                stream,
-                connection,
-                cursor,
-                ..
-            }) => {
+            Effect::Open(Open { stream, connection, cursor, .. }) => {
                 if self.reachable {
                     let mut headers = headers(Some(&connection), stream.session.as_ref());
                     headers.push(("accept".to_owned(), "text/event-stream".to_owned()));
@@ -217,8 +196,7 @@ impl VirtualStage {
                         Bytes::new(),
                     );
                 } else {
-                    self.events
-                        .push_back(Event::Deleted(Outcome::Unsent(REFUSED.to_owned())));
+                    self.events.push_back(Event::Deleted(Outcome::Unsent(REFUSED.to_owned())));
                 }
             }
             Effect::Abandon(post) => {
@@ -231,8 +209,7 @@ impl VirtualStage {
                 if self.log.len() == 20 {
                     self.log.pop_front();
                 }
-                self.log
-                    .push_back(format!("{:>6} ms {level:?} {text}", self.now.0));
+                self.log.push_back(format!("{:>6} ms {level:?} {text}", self.now.0));
             }
             Effect::Exit => self.board.exit = Some(0),
         }
@@ -240,12 +217,7 @@ impl VirtualStage {
 
     fn admit(&mut self, asked: Asked, method: &str, headers: Vec<(String, String)>, body: Bytes) {
         self.asked.push(asked);
-        let request = Request {
-            method: method.to_owned(),
-            headers,
-            body,
-            ..Request::default()
-        };
+        let request = Request { method: method.to_owned(), headers, body, ..Request::default() };
         let (place, reply) = self.board.admit(request);
         if let Some(reply) = reply {
             self.board.requests[place].answered = true;
@@ -298,8 +270,7 @@ impl VirtualStage {
             timers = if deadline > self.now { 0 } else { timers + 1 };
             if timers > TIMERS_AT_ONCE || self.board.exit.is_some() {
                 if self.board.exit.is_none() {
-                    self.board
-                        .fail(format!("I18: the deadline stays at {} ms", deadline.0));
+                    self.board.fail(format!("I18: the deadline stays at {} ms", deadline.0));
                 }
                 break;
             }
@@ -362,13 +333,8 @@ impl Stage for VirtualStage {
         self.board.requests[request].open = false;
         let asked = std::mem::replace(&mut self.asked[request], Asked::Dropped);
         if let Asked::Stream(stream, _) = asked {
-            let end = if cleanly {
-                End::Clean
-            } else {
-                End::Broken(CUT.to_owned())
-            };
-            self.events
-                .push_back(Event::Stream(stream, StreamEvent::Ended(end)));
+            let end = if cleanly { End::Clean } else { End::Broken(CUT.to_owned()) };
+            self.events.push_back(Event::Stream(stream, StreamEvent::Ended(end)));
         }
         self.run();
     }
@@ -383,13 +349,7 @@ impl Stage for VirtualStage {
             if std::mem::replace(&mut request.answered, true) {
                 self.end_stream(place, false);
             } else {
-                self.tell_answer(
-                    place,
-                    &Reply {
-                        fault: Some(Fault::Broken),
-                        ..Reply::default()
-                    },
-                );
+                self.tell_answer(place, &Reply { fault: Some(Fault::Broken), ..Reply::default() });
             }
         }
         self.run();
@@ -441,9 +401,7 @@ fn headers(connection: Option<&Connection>, session: Option<&SessionId>) -> Vec<
     if let Some(Connection { id, version }) = connection {
         headers.push(("acp-connection-id".to_owned(), text(id)));
         headers.extend(
-            version
-                .as_ref()
-                .map(|version| ("acp-protocol-version".to_owned(), text(version))),
+            version.as_ref().map(|version| ("acp-protocol-version".to_owned(), text(version))),
         );
     }
     headers.extend(session.map(|session| ("acp-session-id".to_owned(), session.0.to_string())));
@@ -456,14 +414,9 @@ fn outcome(reply: &Reply) -> Outcome {
     }
     if (300..400).contains(&reply.status) {
         let reason = "the scripted remote redirects".to_owned();
-        return Outcome::Redirected {
-            status: reply.status,
-            reason,
-        };
+        return Outcome::Redirected { status: reply.status, reason };
     }
-    let content_type = header(reply, |name| name == "content-type")
-        .unwrap_or_default()
-        .to_owned();
+    let content_type = header(reply, |name| name == "content-type").unwrap_or_default().to_owned();
     let good = (200..300).contains(&reply.status);
     let most = match good {
         true if content_type.starts_with("application/json") => reply.body.len(),
@@ -483,11 +436,7 @@ fn outcome(reply: &Reply) -> Outcome {
 }
 
 fn header(reply: &Reply, which: impl Fn(&str) -> bool) -> Option<&str> {
-    reply
-        .headers
-        .iter()
-        .find(|(name, _)| which(name))
-        .map(|(_, value)| value.as_str())
+    reply.headers.iter().find(|(name, _)| which(name)).map(|(_, value)| value.as_str())
 }
 
 fn bytes(text: &str) -> Bytes {
@@ -537,21 +486,9 @@ mod tests {
 
     fn open(generation: u64) -> Effect {
         let generation = crate::core::Generation(generation);
-        let stream = StreamId {
-            session: None,
-            epoch: Epoch(1),
-            generation,
-        };
-        let connection = Connection {
-            id: Bytes::from_static(b"c1"),
-            version: None,
-        };
-        Effect::Open(Open {
-            stream,
-            connection,
-            cursor: None,
-            renew_credential: false,
-        })
+        let stream = StreamId { session: None, epoch: Epoch(1), generation };
+        let connection = Connection { id: Bytes::from_static(b"c1"), version: None };
+        Effect::Open(Open { stream, connection, cursor: None, renew_credential: false })
     }
 
     /// Plays steps against answers; `deadline` is counted from the start.
@@ -563,16 +500,10 @@ mod tests {
         let header = r#"{"transcript":1,"name":"n","rules":["S1"]}"#;
         let transcript = Transcript::parse(&[&[header], steps].concat().join("\n")).unwrap();
         let deadline = deadline.map(|deadline| Millis(1_000 + deadline));
-        let script = Script {
-            steps: answers.into(),
-            deadline,
-            seen: Vec::new(),
-        };
+        let script = Script { steps: answers.into(), deadline, seen: Vec::new() };
         let mut stage = VirtualStage::new(Machine::Script(script), &settings(&[]).unwrap());
         let result = player::play(&transcript, &mut stage);
-        let Machine::Script(script) = stage.machine else {
-            unreachable!()
-        };
+        let Machine::Script(script) = stage.machine else { unreachable!() };
         (result, script.seen)
     }
 
@@ -583,14 +514,8 @@ mod tests {
 
     #[test]
     fn a_line_is_taken_by_the_step_that_names_it() {
-        let steps = [
-            r#"{"editor":1}"#,
-            r#"{"sees":{"b":2,"a":1}}"#,
-            r#"{"quiet":true}"#,
-        ];
-        run(&steps, vec![vec![line(r#"{"a":1,"b":2}"#)]], None)
-            .0
-            .unwrap();
+        let steps = [r#"{"editor":1}"#, r#"{"sees":{"b":2,"a":1}}"#, r#"{"quiet":true}"#];
+        run(&steps, vec![vec![line(r#"{"a":1,"b":2}"#)]], None).0.unwrap();
         let (number, text) = reason(&steps, vec![vec![line(r#"{"a":1,"b":3}"#)]]);
         assert!(number == 3 && text.contains("/b is 3, not 2"), "{text}");
         let (number, text) = reason(&steps, vec![vec![line(r#"{"a":1,"b":2}"#), line("2")]]);
@@ -602,29 +527,14 @@ mod tests {
     #[test]
     fn bytes_are_compared_as_bytes() {
         let steps = [r#"{"editor":1}"#, r#"{"sees":{"a": 1},"bytes":true}"#];
-        run(&steps, vec![vec![line(r#"{"a": 1}"#)]], None)
-            .0
-            .unwrap();
-        assert!(
-            reason(&steps, vec![vec![line(r#"{"a":1}"#)]])
-                .1
-                .contains("from byte 5 on")
-        );
+        run(&steps, vec![vec![line(r#"{"a": 1}"#)]], None).0.unwrap();
+        assert!(reason(&steps, vec![vec![line(r#"{"a":1}"#)]]).1.contains("from byte 5 on"));
     }
 
     #[test]
     fn lines_may_come_in_any_order_where_the_file_says_so() {
-        let steps = [
-            r#"{"editor":1}"#,
-            r#"{"sees_any_order":[{"id":1},{"id":2}]}"#,
-        ];
-        run(
-            &steps,
-            vec![vec![line(r#"{"id":2,"x":0}"#), line(r#"{"id":1}"#)]],
-            None,
-        )
-        .0
-        .unwrap();
+        let steps = [r#"{"editor":1}"#, r#"{"sees_any_order":[{"id":1},{"id":2}]}"#];
+        run(&steps, vec![vec![line(r#"{"id":2,"x":0}"#), line(r#"{"id":1}"#)]], None).0.unwrap();
         let answers = vec![vec![line(r#"{"id":2}"#), line(r#"{"id":2}"#)]];
         assert!(reason(&steps, answers).1.contains("/id is 2, not 1"));
     }
@@ -638,24 +548,15 @@ mod tests {
         ];
         let (result, seen) = run(&steps, vec![vec![line(r#"{"id":1.50}"#)]], None);
         result.unwrap();
-        assert!(
-            seen[1].contains(r#"{\"id\":1.50,\"result\":\"{$ref\"}"#),
-            "{}",
-            seen[1]
-        );
+        assert!(seen[1].contains(r#"{\"id\":1.50,\"result\":\"{$ref\"}"#), "{}", seen[1]);
     }
 
     #[test]
     fn s5_a_line_that_is_no_single_line_of_json_fails_whatever_the_file_asks() {
         for bad in ["{\n}", "{\r}", "{", ""] {
-            let (number, text) = reason(
-                &[r#"{"editor":1}"#, r#"{"quiet":true}"#],
-                vec![vec![line(bad)]],
-            );
-            assert!(
-                number == 2 && text.starts_with("S5"),
-                "{bad:?}: {number}: {text}"
-            );
+            let (number, text) =
+                reason(&[r#"{"editor":1}"#, r#"{"quiet":true}"#], vec![vec![line(bad)]]);
+            assert!(number == 2 && text.starts_with("S5"), "{bad:?}: {number}: {text}");
         }
     }
 
@@ -668,11 +569,7 @@ mod tests {
             r#"{"gets":{"method":"POST","body":{"n":3}},"answer":{"how":"broken"}}"#,
             r#"{"answers":"p2","status":409,"text":"busy"}"#,
         ];
-        let posts = vec![vec![
-            post(1, r#"{"n":1}"#),
-            post(2, r#"{"n":2}"#),
-            post(3, r#"{"n":3}"#),
-        ]];
+        let posts = vec![vec![post(1, r#"{"n":1}"#), post(2, r#"{"n":2}"#), post(3, r#"{"n":3}"#)]];
         let (result, seen) = run(&steps, posts, None);
         result.unwrap();
         let wanted = [
@@ -688,30 +585,17 @@ mod tests {
 
     #[test]
     fn a_post_that_no_step_takes_is_too_much() {
-        let steps = [
-            r#"{"editor":1}"#,
-            r#"{"gets":{"method":"POST","body":{"n":1}}}"#,
-        ];
+        let steps = [r#"{"editor":1}"#, r#"{"gets":{"method":"POST","body":{"n":1}}}"#];
         let posts = vec![vec![post(1, r#"{"n":1}"#), post(2, r#"{"n":2}"#)]];
-        assert!(
-            reason(&steps, posts)
-                .1
-                .contains(r#"request POST of no session {"n":2}"#)
-        );
+        assert!(reason(&steps, posts).1.contains(r#"request POST of no session {"n":2}"#));
     }
 
     #[test]
     fn an_abandoned_post_hears_nothing() {
-        let steps = [
-            r#"{"editor":1}"#,
-            r#"{"gets":{"method":"POST"},"as":"p"}"#,
-            r#"{"answers":"p"}"#,
-        ];
-        let (result, seen) = run(
-            &steps,
-            vec![vec![post(1, "1"), Effect::Abandon(PostId(1))]],
-            None,
-        );
+        let steps =
+            [r#"{"editor":1}"#, r#"{"gets":{"method":"POST"},"as":"p"}"#, r#"{"answers":"p"}"#];
+        let (result, seen) =
+            run(&steps, vec![vec![post(1, "1"), Effect::Abandon(PostId(1))]], None);
         result.unwrap();
         assert_eq!(seen.len(), 1);
     }
@@ -754,13 +638,8 @@ mod tests {
             r#"{"editor":2}"#,
             r#"{"quiet":true}"#,
         ];
-        let answers = vec![
-            vec![open(1), post(1, "1")],
-            vec![],
-            vec![],
-            vec![],
-            vec![post(2, "2"), open(2)],
-        ];
+        let answers =
+            vec![vec![open(1), post(1, "1")], vec![], vec![], vec![], vec![post(2, "2"), open(2)]];
         let (result, seen) = run(&steps, answers, None);
         result.unwrap();
         let wanted = [
@@ -798,24 +677,13 @@ mod tests {
         let steps = [r#"{"editor_end":true}"#, r#"{"exit":0}"#];
         run(&steps, vec![vec![Effect::Exit]], None).0.unwrap();
         assert!(reason(&steps, vec![]).1.contains("still runs"));
-        assert!(
-            reason(&steps, vec![vec![Effect::Exit, line("1")]])
-                .1
-                .contains("after the exit")
-        );
+        assert!(reason(&steps, vec![vec![Effect::Exit, line("1")]]).1.contains("after the exit"));
     }
 
     #[test]
     fn flags_become_settings() {
-        let flags = [
-            "--hold=300ms",
-            "--http",
-            "2",
-            "--post-timeout",
-            "2s",
-            "--max-message-bytes",
-            "4KiB",
-        ];
+        let flags =
+            ["--hold=300ms", "--http", "2", "--post-timeout", "2s", "--max-message-bytes", "4KiB"];
         let settings = settings(&flags.map(str::to_owned)).unwrap();
         assert_eq!(settings.hold, Millis(300));
         assert_eq!(settings.post_timeout, Millis(2_000));

@@ -28,11 +28,7 @@ pub struct Lines {
 impl Lines {
     /// Lines of at most `limit` bytes, their ends not counted.
     pub fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            held: Vec::new(),
-            skipping: false,
-        }
+        Self { limit, held: Vec::new(), skipping: false }
     }
 
     /// Takes the next bytes; appends the lines that they end to `out`, and the one that they make
@@ -60,11 +56,7 @@ impl Lines {
             let line = &chunk[start..end];
             chunk.slice(start..start + without_cr(line).len())
         } else {
-            gather(
-                &mut self.held,
-                &chunk[start..end],
-                self.limit.saturating_add(1),
-            );
+            gather(&mut self.held, &chunk[start..end], self.limit.saturating_add(1));
             let mut line = std::mem::take(&mut self.held);
             line.truncate(without_cr(&line).len());
             Bytes::from(line)
@@ -129,11 +121,7 @@ mod tests {
         for first in 0..=input.len() {
             for second in first..=input.len() {
                 let chunks = [&input[..first], &input[first..second], &input[second..]];
-                assert_eq!(
-                    read(limit, &chunks),
-                    expected,
-                    "{shown:?} cut at {first} and {second}"
-                );
+                assert_eq!(read(limit, &chunks), expected, "{shown:?} cut at {first} and {second}");
             }
         }
     }
@@ -143,11 +131,7 @@ mod tests {
         check(64, b"{\"a\":1}\n{\"b\":2}\n", &["{\"a\":1}", "{\"b\":2}"]);
         check(64, b"a\rb\n", &["a\rb"]);
         check(64, b"a\x0bb\x0cc\n", &["a\x0bb\x0cc"]);
-        check(
-            64,
-            "a\u{2028}b\u{2029}c\u{85}d\n".as_bytes(),
-            &["a\u{2028}b\u{2029}c\u{85}d"],
-        );
+        check(64, "a\u{2028}b\u{2029}c\u{85}d\n".as_bytes(), &["a\u{2028}b\u{2029}c\u{85}d"]);
     }
 
     #[test]
@@ -208,9 +192,7 @@ mod tests {
         let chunk = Bytes::from(b"one\ntwo\r\nthr".to_vec());
         let mut out = Vec::new();
         Lines::new(64).push(chunk.clone(), &mut out);
-        let [Line::Whole(one), Line::Whole(two)] = &out[..] else {
-            unreachable!("{out:?}")
-        };
+        let [Line::Whole(one), Line::Whole(two)] = &out[..] else { unreachable!("{out:?}") };
         assert_eq!(one.as_ptr(), chunk.as_ptr());
         assert_eq!(two.as_ptr(), chunk[4..].as_ptr());
     }
@@ -227,9 +209,7 @@ mod tests {
         }
         assert_eq!(out, []);
         lines.push(Bytes::from_static(b"\r\nnext\n"), &mut out);
-        let [Line::Whole(long), Line::Whole(next)] = &out[..] else {
-            unreachable!()
-        };
+        let [Line::Whole(long), Line::Whole(next)] = &out[..] else { unreachable!() };
         assert_eq!((long.len(), &next[..]), (LENGTH, &b"next"[..]));
     }
 

@@ -286,11 +286,8 @@ const LONGEST: usize = 7;
 /// Which field a line gives, and where its value begins. Names are exact; one space after the colon
 /// is not part of the value; a name without a colon has an empty value.
 fn read(line: &[u8]) -> (Field, usize) {
-    for (name, field) in [
-        (&b"data"[..], Field::Data),
-        (b"id", Field::Id),
-        (b"retry", Field::Retry),
-    ] {
+    for (name, field) in [(&b"data"[..], Field::Data), (b"id", Field::Id), (b"retry", Field::Retry)]
+    {
         match line.strip_prefix(name) {
             Some([b':', b' ', ..]) => return (field, name.len() + 2),
             Some([b':', ..]) => return (field, name.len() + 1),
@@ -298,11 +295,7 @@ fn read(line: &[u8]) -> (Field, usize) {
             _ => {}
         }
     }
-    let field = if line.first() == Some(&b':') {
-        Field::Comment
-    } else {
-        Field::Other
-    };
+    let field = if line.first() == Some(&b':') { Field::Comment } else { Field::Other };
     (field, line.len())
 }
 
@@ -311,10 +304,11 @@ fn milliseconds(digits: &[u8], limit: usize) -> Option<u64> {
     if digits.is_empty() || digits.len() > limit || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    Some(digits.iter().fold(0_u64, |sum, digit| {
-        sum.saturating_mul(10)
-            .saturating_add(u64::from(digit - b'0'))
-    }))
+    Some(
+        digits.iter().fold(0_u64, |sum, digit| {
+            sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+        }),
+    )
 }
 
 #[cfg(test)]
@@ -335,11 +329,9 @@ mod tests {
         let text = |bytes: &Bytes| bytes.escape_ascii().to_string();
         match item {
             Item::Event { data, id } => {
-                let data = data
-                    .as_ref()
-                    .map_or("-".to_owned(), |data| format!("data|{}", text(data)));
-                id.as_ref()
-                    .map_or(data.clone(), |id| format!("{data}|{}", text(id)))
+                let data =
+                    data.as_ref().map_or("-".to_owned(), |data| format!("data|{}", text(data)));
+                id.as_ref().map_or(data.clone(), |id| format!("{data}|{}", text(id)))
             }
             Item::TooLarge => "too large".to_owned(),
             Item::Comment => "sign".to_owned(),
@@ -359,15 +351,8 @@ mod tests {
         let single: Vec<&[u8]> = input.chunks(1).flat_map(|byte| [&[][..], byte]).collect();
         compare(&single, "byte by byte");
         for first in 0..=input.len() {
-            compare(
-                &[&input[..first], &input[first..]],
-                &format!("cut at {first}"),
-            );
-            let last = if input.len() <= 60 {
-                input.len()
-            } else {
-                first
-            };
+            compare(&[&input[..first], &input[first..]], &format!("cut at {first}"));
+            let last = if input.len() <= 60 { input.len() } else { first };
             for second in first..=last {
                 let chunks = [&input[..first], &input[first..second], &input[second..]];
                 compare(&chunks, &format!("cut at {first} and {second}"));
@@ -387,24 +372,13 @@ mod tests {
         let document = "retry: 5\n: c\ndata: a\nid: 1\n\n\ndata: b\ndata: c\n\nevent: ping\n\n";
         let expected = ["retry 5", "sign", "data|a|1", "data|b\\nc", "sign"];
         for end in ["\n", "\r", "\r\n"] {
-            check(
-                usize::MAX,
-                document.replace('\n', end).as_bytes(),
-                &expected,
-            );
+            check(usize::MAX, document.replace('\n', end).as_bytes(), &expected);
         }
         let mut ends = ["\r\n", "\n", "\r"].iter().cycle();
         let mixed: String = document
             .split_inclusive('\n')
             .map(|line| {
-                line.replace(
-                    '\n',
-                    if line == "\n" {
-                        "\r\n"
-                    } else {
-                        ends.next().unwrap_or(&"\n")
-                    },
-                )
+                line.replace('\n', if line == "\n" { "\r\n" } else { ends.next().unwrap_or(&"\n") })
             })
             .collect();
         check(usize::MAX, mixed.as_bytes(), &expected);
@@ -414,10 +388,7 @@ mod tests {
     fn r14_a_cut_inside_crlf_changes_nothing() {
         check_all(&[
             // K1
-            (
-                b"data: {\"a\":\r\ndata: 1\r\ndata: }\r\n\r\n",
-                &[r#"data|{\"a\":\n1\n}"#],
-            ),
+            (b"data: {\"a\":\r\ndata: 1\r\ndata: }\r\n\r\n", &[r#"data|{\"a\":\n1\n}"#]),
             // K3
             (
                 b"data: a\r\n\rdata: b\n\r\ndata: c\r\rdata: d\n\n",
@@ -547,26 +518,14 @@ mod tests {
         check_all(&[
             (b"retry: 50\n", &["retry 50"]),
             (b"retry:50\n\n", &["retry 50"]),
-            (
-                b"data: a\nretry: 50\ndata: b\n\n",
-                &["retry 50", r"data|a\nb"],
-            ),
+            (b"data: a\nretry: 50\ndata: b\n\n", &["retry 50", r"data|a\nb"]),
             (
                 b"retry: 1000x\n\nretry: +5\n\nretry:\n\nretry\n\n",
                 &["sign", "sign", "sign", "sign"],
             ),
-            (
-                b"retry: -5\nretry:  5\nretry: 5 \nretry: 0x5\ndata: a\n\n",
-                &["data|a"],
-            ),
-            (
-                b"retry: 99999999999\nretry: 0\n",
-                &["retry 99999999999", "retry 0"],
-            ),
-            (
-                b"retry: 99999999999999999999999\n",
-                &["retry 18446744073709551615"],
-            ),
+            (b"retry: -5\nretry:  5\nretry: 5 \nretry: 0x5\ndata: a\n\n", &["data|a"]),
+            (b"retry: 99999999999\nretry: 0\n", &["retry 99999999999", "retry 0"]),
+            (b"retry: 99999999999999999999999\n", &["retry 18446744073709551615"]),
             (b"retry: 0000000000000000000000005\n", &["retry 5"]),
         ]);
     }
@@ -588,10 +547,7 @@ mod tests {
     #[test]
     fn r14_blank_lines_between_events_make_no_ghosts() {
         check_all(&[
-            (
-                b"\n\n\nid: 1\ndata: a\n\n\n\n\ndata: b\n\n\n",
-                &["data|a|1", "data|b"],
-            ),
+            (b"\n\n\nid: 1\ndata: a\n\n\n\n\ndata: b\n\n\n", &["data|a|1", "data|b"]),
             (b"\r\r\n\n\r", &[]),
         ]);
     }
@@ -599,10 +555,7 @@ mod tests {
     #[test]
     fn r14_characters_pass_whole_wherever_they_are_cut() {
         check_all(&[
-            (
-                "data: é€𝄞\n\n".as_bytes(),
-                &[r"data|\xc3\xa9\xe2\x82\xac\xf0\x9d\x84\x9e"],
-            ),
+            ("data: é€𝄞\n\n".as_bytes(), &[r"data|\xc3\xa9\xe2\x82\xac\xf0\x9d\x84\x9e"]),
             (
                 "data: \u{2028}\u{85}\u{feff}\n\n".as_bytes(),
                 &[r"data|\xe2\x80\xa8\xc2\x85\xef\xbb\xbf"],
@@ -621,48 +574,24 @@ mod tests {
             (b"data: 12345678\n\n", &["data|12345678"]),
             (b"data:12345678\n\n", &["data|12345678"]),
             (b"data: 123456789\n\ndata: a\n\n", &["too large", "data|a"]),
-            (
-                b"data:123456789\r\n\r\ndata: a\n\n",
-                &["too large", "data|a"],
-            ),
+            (b"data:123456789\r\n\r\ndata: a\n\n", &["too large", "data|a"]),
             // K25
-            (
-                b"data: 123456789\ndata: a\nfoo\n\ndata: b\n\n",
-                &["too large", "data|b"],
-            ),
-            (
-                b"id: 1\ndata: 123456789\n\ndata: b\n\n",
-                &["too large", "-|1", "data|b"],
-            ),
-            (
-                b"data: 123456789\nid: 1\n\ndata: b\n\n",
-                &["too large", "-|1", "data|b"],
-            ),
-            (
-                b"data: 123456789\n:c\nretry: 5\n\n",
-                &["too large", "sign", "retry 5"],
-            ),
+            (b"data: 123456789\ndata: a\nfoo\n\ndata: b\n\n", &["too large", "data|b"]),
+            (b"id: 1\ndata: 123456789\n\ndata: b\n\n", &["too large", "-|1", "data|b"]),
+            (b"data: 123456789\nid: 1\n\ndata: b\n\n", &["too large", "-|1", "data|b"]),
+            (b"data: 123456789\n:c\nretry: 5\n\n", &["too large", "sign", "retry 5"]),
             (b"data: 1234\ndata: 567\n\n", &[r"data|1234\n567"]),
-            (
-                b"data: 1234\ndata: 5678\n\ndata: a\n\n",
-                &["too large", "data|a"],
-            ),
+            (b"data: 1234\ndata: 5678\n\ndata: a\n\n", &["too large", "data|a"]),
             (b"data: 12\ndata: 12\ndata: 12\n\n", &[r"data|12\n12\n12"]),
             (b"data: 12\ndata: 12\ndata: 123\n\n", &["too large"]),
             (
                 b"data\ndata\ndata\ndata\ndata\ndata\ndata\ndata\ndata\n\n",
                 &[r"data|\n\n\n\n\n\n\n\n"],
             ),
-            (
-                b"data\ndata\ndata\ndata\ndata\ndata\ndata\ndata\ndata\ndata\n\n",
-                &["too large"],
-            ),
+            (b"data\ndata\ndata\ndata\ndata\ndata\ndata\ndata\ndata\ndata\n\n", &["too large"]),
             (b"data: 12345678901234567890", &["too large"]),
             (b"data: 1\ndata: 2345678901234567890", &["too large"]),
-            (
-                b"id: 123456789\ndata: a\n\ndata: b\n\n",
-                &["too large", "data|b"],
-            ),
+            (b"id: 123456789\ndata: a\n\ndata: b\n\n", &["too large", "data|b"]),
             (
                 b"foo: 12345678901234567890\n: 12345678901234567890\ndata: a\n\n",
                 &["sign", "data|a"],
@@ -677,25 +606,14 @@ mod tests {
     #[test]
     fn r14_memory_is_bounded_whatever_has_no_end() {
         const LIMIT: usize = 1 << 16;
-        for endless in [
-            "data: x",
-            "data: x\n",
-            "data\n",
-            "id: x",
-            ": x",
-            "foo: x",
-            "id: x\n",
-            "retry: 1",
-        ] {
+        for endless in
+            ["data: x", "data: x\n", "data\n", "id: x", ": x", "foo: x", "id: x\n", "retry: 1"]
+        {
             let mut decoder = Decoder::new(LIMIT);
             let mut out = Vec::new();
             let repeats = endless.ends_with('\n');
             decoder.push(Bytes::from(endless), &mut out);
-            let more = if repeats {
-                endless.repeat(100)
-            } else {
-                "x".repeat(700)
-            };
+            let more = if repeats { endless.repeat(100) } else { "x".repeat(700) };
             for _ in 0..1_000 {
                 decoder.push(Bytes::from(more.clone()), &mut out);
                 let held = match &decoder.line {
@@ -707,10 +625,7 @@ mod tests {
                     Data::One(one) => one.len(),
                     Data::None => 0,
                 };
-                assert!(
-                    held + data <= 2 * LIMIT,
-                    "{endless:?} holds {held} and {data}"
-                );
+                assert!(held + data <= 2 * LIMIT, "{endless:?} holds {held} and {data}");
             }
             let told = out.iter().filter(|item| **item == Item::TooLarge).count();
             assert_eq!(
@@ -719,11 +634,7 @@ mod tests {
                 "{endless:?}"
             );
             decoder.push(Bytes::from_static(b"\n\ndata: next\n\n"), &mut out);
-            assert_eq!(
-                out.last().map(shown).as_deref(),
-                Some("data|next"),
-                "{endless:?}"
-            );
+            assert_eq!(out.last().map(shown).as_deref(), Some("data|next"), "{endless:?}");
         }
     }
 
@@ -739,15 +650,7 @@ mod tests {
                 for start in (0..input.len()).step_by(size) {
                     decoder.push(input.slice(start..input.len().min(start + size)), &mut out);
                 }
-                let [
-                    Item::Event {
-                        data: Some(data),
-                        id: None,
-                    },
-                ] = &out[..]
-                else {
-                    unreachable!()
-                };
+                let [Item::Event { data: Some(data), id: None }] = &out[..] else { unreachable!() };
                 assert!(data.len() == length && data.iter().all(|byte| *byte == b'x'));
             }
         }
@@ -760,12 +663,8 @@ mod tests {
         Decoder::new(64).push(chunk.clone(), &mut out);
         let [
             Item::Comment,
-            Item::Event {
-                data: Some(one), ..
-            },
-            Item::Event {
-                data: Some(two), ..
-            },
+            Item::Event { data: Some(one), .. },
+            Item::Event { data: Some(two), .. },
         ] = &out[..]
         else {
             unreachable!("{out:?}")
@@ -795,10 +694,7 @@ mod tests {
                 continue;
             }
             begun = true;
-            let colon = line
-                .iter()
-                .position(|byte| *byte == b':')
-                .unwrap_or(line.len());
+            let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
             let value = line.get(colon + 1..).unwrap_or_default();
             let value = value.strip_prefix(b" ").unwrap_or(value);
             let said = match &line[..colon] {
@@ -854,20 +750,10 @@ mod tests {
                 let expected = standard(text);
                 assert_eq!(decode(64, &[text]), expected, "{}", text.escape_ascii());
                 let single: Vec<&[u8]> = text.chunks(1).collect();
-                assert_eq!(
-                    decode(64, &single),
-                    expected,
-                    "{} byte by byte",
-                    text.escape_ascii()
-                );
+                assert_eq!(decode(64, &single), expected, "{} byte by byte", text.escape_ascii());
                 for ending in [&b"\n\n"[..], b"\r\n\ndata:\r\r"] {
                     let text = [text, ending].concat();
-                    assert_eq!(
-                        decode(64, &[&text]),
-                        standard(&text),
-                        "{}",
-                        text.escape_ascii()
-                    );
+                    assert_eq!(decode(64, &[&text]), standard(&text), "{}", text.escape_ascii());
                 }
             }
         }

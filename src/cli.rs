@@ -1,0 +1,217 @@
+//! The command line: what a person can type, and the help that explains it.
+
+use crate::core::{Millis, limits};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("ACP_TETHER_BUILD"), ")");
+
+const EXAMPLES: &str = "\
+Examples:
+  See it work, with nothing else installed:
+    acp-tether demo
+
+  What an editor runs as its agent command:
+    acp-tether connect https://agents.example.com
+
+  With a token that stands in no argument and no process list:
+    acp-tether connect --header 'Authorization: Bearer ${AGENT_TOKEN}' https://agents.example.com/acp";
+
+const CONNECT_EXAMPLES: &str = "\
+Examples:
+  An agent of this machine, under the path /acp:
+    acp-tether connect http://127.0.0.1:8080
+
+  With a token that stands in no argument and no process list:
+    acp-tether connect --header 'Authorization: Bearer ${AGENT_TOKEN}' https://agents.example.com/acp
+
+  When something goes wrong, look closer:
+    acp-tether connect --log-level debug --log-file /tmp/acp-tether.log https://agents.example.com/acp
+
+Exit codes:
+  0   the editor closed its side, or a signal came
+  2   the command line is wrong
+  78  the configuration cannot be used; the answer to `initialize` says why
+
+Standard output carries the editor's messages and nothing else; logs go to standard error. RUST_LOG
+is read too, and comes before --log-level.";
+
+/// Carries an editor's ACP session to a remote agent over Streamable HTTP, and keeps it whole.
+#[derive(Debug, Parser)]
+#[command(name = "acp-tether", version = VERSION, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Carry the ACP session on standard input and output to the agent at URL
+    Connect(Connect),
+    /// Show a whole conversation with a small agent that is built in
+    Demo(Demo),
+}
+
+/// The flags of `connect`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = CONNECT_EXAMPLES)]
+pub struct Connect {
+    /// Where the agent is: http:// or https://; a URL without a path means /acp
+    pub url: String,
+
+    /// Send this header with every request; ${NAME} stands for an environment variable [repeatable]
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+
+    /// How long `initialize` is tried while the agent cannot be reached
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "9s")]
+    pub connect_timeout: Millis,
+
+    /// How long a request may stay without its HTTP answer
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1m")]
+    pub post_timeout: Millis,
+
+    /// How long messages wait for the agent while it cannot be reached
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub hold: Millis,
+
+    /// The longest message that is carried, in both directions
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64MiB")]
+    pub max_message_bytes: usize,
+
+    /// Which HTTP to speak; auto finds out what the server speaks
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t = HttpVersion::Auto)]
+    pub http: HttpVersion,
+
+    /// Repeat Last-Event-ID in the query, for a proxy that drops the header
+    #[arg(long)]
+    pub cursor_in_query: bool,
+
+    /// How much to log
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Warn)]
+    pub log_level: LogLevel,
+
+    /// Append the log to this file instead of writing it to standard error
+    #[arg(long, value_name = "PATH")]
+    pub log_file: Option<PathBuf>,
+}
+
+/// The flags of `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct Demo {
+    /// Only serve the built-in agent at this address, for an editor to be pointed at
+    #[arg(long, value_name = "ADDR")]
+    pub serve: Option<SocketAddr>,
+}
+
+/// Which HTTP to speak (L6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum HttpVersion {
+    /// HTTP/2 where the server speaks it.
+    #[default]
+    Auto,
+    /// HTTP/1.1 only.
+    #[value(name = "1.1")]
+    Http1,
+    /// HTTP/2, over plain `http://` too.
+    #[value(name = "2")]
+    Http2,
+}
+
+/// How much to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What a person loses.
+    Error,
+    /// What went wrong and was dealt with.
+    Warn,
+    /// The steps of the link and of the sessions.
+    Info,
+    /// The fate of every message.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+fn duration(text: &str) -> Result<Millis, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a time as 500ms, 30s or 10m"))?;
+    u64::try_from(duration.as_millis()).map(Millis).map_err(|_| "this time is too long".to_owned())
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let size: bytesize::ByteSize =
+        text.parse().map_err(|_| "write a size as 64KiB, 64MiB or as a count of bytes")?;
+    match usize::try_from(size.as_u64()) {
+        Ok(bytes) if bytes >= limits::LEAST_MESSAGE_BYTES => Ok(bytes),
+        Ok(_) => Err("a message needs 1KiB at least".to_owned()),
+        Err(_) => Err("this size is too large for this machine".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    fn connect(arguments: &[&str]) -> Result<Connect, clap::Error> {
+        let all = ["acp-tether", "connect"].iter().chain(arguments);
+        match Cli::try_parse_from(all)?.command {
+            Command::Connect(flags) => Ok(flags),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_come_before_or_after_the_url() {
+        for arguments in [["--hold", "10m", "http://a"], ["http://a", "--hold", "10m"]] {
+            let flags = connect(&arguments).unwrap();
+            assert_eq!((flags.url.as_str(), flags.hold), ("http://a", Millis(600_000)));
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_table_of_limits() {
+        let flags = connect(&["http://a"]).unwrap();
+        assert_eq!(flags.hold, limits::HOLD);
+        assert_eq!(flags.connect_timeout, limits::CONNECT_TIMEOUT);
+        assert_eq!(flags.post_timeout, limits::POST_TIMEOUT);
+        assert_eq!(flags.max_message_bytes, limits::MAX_MESSAGE_BYTES);
+        assert_eq!(flags.http, HttpVersion::Auto);
+        assert_eq!(flags.log_level, LogLevel::Warn);
+    }
+
+    #[test]
+    fn durations_and_sizes_are_read_in_the_documented_forms() {
+        for (text, expected) in [("500ms", 500), ("30s", 30_000), ("10m", 600_000)] {
+            assert_eq!(duration(text), Ok(Millis(expected)), "{text}");
+        }
+        for (text, expected) in [("64KiB", 65_536), ("64MiB", 67_108_864), ("5000", 5_000)] {
+            assert_eq!(size(text), Ok(expected), "{text}");
+        }
+        for text in ["", "-1s", "soon", "10"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        for text in ["", "-1", "much", "0", "12"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn s9_wrong_usage_exits_with_2() {
+        for arguments in
+            [&["http://a", "--hold", "soon"][..], &[], &["http://a", "--http", "3"], &["a", "b"]]
+        {
+            assert_eq!(connect(arguments).unwrap_err().exit_code(), 2, "{arguments:?}");
+        }
+    }
+}

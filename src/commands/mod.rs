@@ -1,0 +1,3 @@
+//! What the subcommands other than `connect` do.
+
+pub mod demo;

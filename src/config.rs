@@ -1,0 +1,372 @@
+//! Turns flags and environment into one [`Config`] that can be used as it is, or that says why not.
+
+use crate::cli::{Connect, HttpVersion};
+use crate::core::Settings;
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use std::env::VarError;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// The path of a URL that has none (the specification's endpoint).
+const DEFAULT_PATH: &str = "/acp";
+
+/// The exit code of a configuration that cannot be used: EX_CONFIG of sysexits.h.
+const UNUSABLE: u8 = 78;
+
+/// Headers that the protocol or HTTP itself sets; beside them, all that begin with `acp-`.
+const OWNED_HEADERS: [&str; 13] = [
+    "accept",
+    "accept-encoding",
+    "cache-control",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "keep-alive",
+    "last-event-id",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// All that `connect` is told.
+#[derive(Debug)]
+pub struct Config {
+    /// What the core is told; holds the reason if the configuration cannot be used (S9).
+    pub settings: Settings,
+    /// Where the remote is; `None` if the configuration cannot be used.
+    pub remote: Option<Remote>,
+}
+
+/// Where the remote is and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// The endpoint: http or https, without user info and fragment.
+    pub url: Url,
+    /// The headers of `--header`, each marked sensitive.
+    pub headers: HeaderMap,
+    /// Which HTTP to speak (L6).
+    pub http: HttpVersion,
+    /// Send the cursor in the query too (R4).
+    pub cursor_in_query: bool,
+    /// The size limit of one message.
+    pub max_message_bytes: usize,
+}
+
+/// Why a configuration cannot be used, and what to do about it. Holds no value of a header and
+/// nothing of a URL (X1).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The URL is none.
+    #[error("the URL cannot be read ({0}): write it as https://HOST/PATH")]
+    Url(String),
+    /// The URL's scheme is not ours.
+    #[error(
+        "the URL begins with {0}:, and this version speaks Streamable HTTP only: use https: or http:"
+    )]
+    Scheme(String),
+    /// The URL holds a user name or a password.
+    #[error(
+        "the URL holds a user name or a password, which others can read: take them out and use \
+         --header 'Authorization: Basic ${{NAME}}' with the environment variable NAME"
+    )]
+    Credentials,
+    /// A header has no name.
+    #[error("--header number {0} has no name before a colon: write it as 'Name: value'")]
+    HeaderForm(usize),
+    /// A header's name has characters that no header name has.
+    #[error("--header number {0} has a name that HTTP does not allow: write it as 'Name: value'")]
+    HeaderName(usize),
+    /// The header is not the person's to set.
+    #[error("--header {0}: acp-tether sets this header itself; leave it out")]
+    HeaderOwned(String),
+    /// A header's value has characters that no header value has.
+    #[error("--header {0}: its value holds control characters (a line break?): remove them")]
+    HeaderValue(String),
+    /// `${` without a name and a closing brace.
+    #[error("--header {0}: `${{` begins a variable, but no name and `}}` follow: write ${{NAME}}")]
+    VariableForm(String),
+    /// The environment has no such variable.
+    #[error(
+        "--header {header}: the environment variable {variable} is not set: set it where the editor starts acp-tether"
+    )]
+    VariableUnset {
+        /// The name of the header.
+        header: String,
+        /// The name of the variable.
+        variable: String,
+    },
+    /// The variable holds bytes that are no text.
+    #[error("--header {header}: the environment variable {variable} is not UTF-8")]
+    VariableForeign {
+        /// The name of the header.
+        header: String,
+        /// The name of the variable.
+        variable: String,
+    },
+    /// The log file cannot be opened.
+    #[error(
+        "--log-file cannot be opened for writing ({0}): name a file in a directory that exists and can be written to"
+    )]
+    LogFile(String),
+}
+
+impl Config {
+    /// Reads the flags; `environment` looks a variable up.
+    pub fn new(flags: &Connect, environment: impl Fn(&str) -> Result<String, VarError>) -> Self {
+        let settings = Settings {
+            hold: flags.hold,
+            connect_timeout: flags.connect_timeout,
+            post_timeout: flags.post_timeout,
+            max_message_bytes: flags.max_message_bytes,
+            seed: RandomState::new().build_hasher().finish(),
+            unusable: None,
+        };
+        let config = Self { settings, remote: None };
+        match Remote::new(flags, environment) {
+            Ok(remote) => Self { remote: Some(remote), ..config },
+            Err(problem) => config.unusable(&problem),
+        }
+    }
+
+    /// What the process ends with when the editor is gone (S9).
+    pub fn exit_code(&self) -> u8 {
+        if self.settings.unusable.is_some() { UNUSABLE } else { 0 }
+    }
+
+    /// The same, found to be unusable.
+    pub fn unusable(self, problem: &Unusable) -> Self {
+        let reason = self.settings.unusable.unwrap_or_else(|| problem.to_string());
+        Self { settings: Settings { unusable: Some(reason), ..self.settings }, remote: None }
+    }
+}
+
+impl Remote {
+    fn new(
+        flags: &Connect,
+        environment: impl Fn(&str) -> Result<String, VarError>,
+    ) -> Result<Self, Unusable> {
+        Ok(Self {
+            url: endpoint(&flags.url)?,
+            headers: headers(&flags.headers, environment)?,
+            http: flags.http,
+            cursor_in_query: flags.cursor_in_query,
+            max_message_bytes: flags.max_message_bytes,
+        })
+    }
+}
+
+/// A URL as it may be shown: without user info, query and fragment (X1).
+pub fn redacted(url: &Url) -> String {
+    let mut shown = url.clone();
+    shown.set_query(None);
+    shown.set_fragment(None);
+    // Both fail only for URLs that cannot have user info.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.into()
+}
+
+fn endpoint(text: &str) -> Result<Url, Unusable> {
+    let text = text.trim();
+    let mut url = Url::parse(text).map_err(|error| Unusable::Url(error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Unusable::Scheme(url.scheme().to_owned()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Unusable::Credentials);
+    }
+    let (_, rest) = text
+        .split_once("://")
+        .ok_or_else(|| Unusable::Url("nothing follows `https://`".to_owned()))?;
+    if !has_path(rest) {
+        url.set_path(DEFAULT_PATH);
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Whether a path follows the host. [`Url`] cannot tell: it gives every URL one.
+fn has_path(after_scheme: &str) -> bool {
+    after_scheme
+        .find(['/', '\\', '?', '#'])
+        .is_some_and(|end| after_scheme[end..].starts_with(['/', '\\']))
+}
+
+fn headers(
+    texts: &[String],
+    environment: impl Fn(&str) -> Result<String, VarError>,
+) -> Result<HeaderMap, Unusable> {
+    let mut headers = HeaderMap::new();
+    for (index, text) in texts.iter().enumerate() {
+        let (name, value) = header(index + 1, text, &environment)?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn header(
+    number: usize,
+    text: &str,
+    environment: impl Fn(&str) -> Result<String, VarError>,
+) -> Result<(HeaderName, HeaderValue), Unusable> {
+    let (name, value) = text.split_once(':').ok_or(Unusable::HeaderForm(number))?;
+    let name = name.trim();
+    if name.is_empty() {
+        return Err(Unusable::HeaderForm(number));
+    }
+    let header: HeaderName = name.parse().map_err(|_| Unusable::HeaderName(number))?;
+    if header.as_str().starts_with("acp-") || OWNED_HEADERS.contains(&header.as_str()) {
+        return Err(Unusable::HeaderOwned(name.to_owned()));
+    }
+    let value = expanded(name, value, environment)?;
+    let mut value = HeaderValue::from_bytes(value.trim().as_bytes())
+        .map_err(|_| Unusable::HeaderValue(name.to_owned()))?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}
+
+/// Replaces each `${NAME}` by the variable's value. What comes out is not expanded again.
+fn expanded(
+    header: &str,
+    text: &str,
+    environment: impl Fn(&str) -> Result<String, VarError>,
+) -> Result<String, Unusable> {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (variable, after) = after
+            .split_once('}')
+            .filter(|(variable, _)| !variable.is_empty())
+            .ok_or_else(|| Unusable::VariableForm(header.to_owned()))?;
+        let (header, named) = (header.to_owned(), variable.to_owned());
+        let value = environment(variable).map_err(|error| match error {
+            VarError::NotPresent => Unusable::VariableUnset { header, variable: named },
+            VarError::NotUnicode(_) => Unusable::VariableForeign { header, variable: named },
+        })?;
+        result.push_str(before);
+        result.push_str(&value);
+        rest = after;
+    }
+    result.push_str(rest);
+    Ok(result)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    fn environment(name: &str) -> Result<String, VarError> {
+        match name {
+            "TOKEN" => Ok("s3cret\n".to_owned()),
+            "TWO_LINES" => Ok("a\nb".to_owned()),
+            "NESTED" => Ok("${TOKEN}".to_owned()),
+            "FOREIGN" => Err(VarError::NotUnicode("x".into())),
+            _ => Err(VarError::NotPresent),
+        }
+    }
+
+    #[test]
+    fn a_url_without_a_path_means_acp_and_any_other_is_taken_as_it_is() {
+        let cases = [
+            ("https://host", "https://host/acp"),
+            ("https://host?x=1", "https://host/acp?x=1"),
+            ("https://host#part", "https://host/acp"),
+            ("  https://host:8443  ", "https://host:8443/acp"),
+            ("http://[::1]:80", "http://[::1]/acp"),
+            ("HTTPS://Host", "https://host/acp"),
+            ("https://host/", "https://host/"),
+            ("https://host/acp/", "https://host/acp/"),
+            ("https://host/a//b?x=%7E&y=a+b&z", "https://host/a//b?x=%7E&y=a+b&z"),
+            ("https://host/a?x#y", "https://host/a?x"),
+            ("https://host/?", "https://host/?"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(endpoint(text).unwrap().as_str(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_used_is_refused_with_what_to_do() {
+        let cases = [
+            ("", "write it as https://HOST/PATH"),
+            ("host/acp", "write it as https://HOST/PATH"),
+            ("https://", "write it as https://HOST/PATH"),
+            ("https:host", "write it as https://HOST/PATH"),
+            ("wss://host/acp", "this version speaks Streamable HTTP only"),
+            ("ws://host/acp", "this version speaks Streamable HTTP only"),
+            ("localhost:8080", "use https: or http:"),
+            ("file:///etc/passwd", "use https: or http:"),
+        ];
+        for (text, expected) in cases {
+            let message = endpoint(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn l8_credentials_in_the_url_are_refused_and_not_echoed() {
+        for text in ["https://anna:pa55@host/acp", "https://anna@host", "http://:pa55@host/"] {
+            let problem = endpoint(text).unwrap_err();
+            assert_eq!(problem, Unusable::Credentials);
+            assert!(!problem.to_string().contains("anna"));
+            assert!(!problem.to_string().contains("pa55"));
+        }
+    }
+
+    #[test]
+    fn x1_a_shown_url_has_no_user_info_and_no_query() {
+        let url = Url::parse("https://anna:pa55@host:8443/acp?key=s3cret#part").unwrap();
+        assert_eq!(redacted(&url), "https://host:8443/acp");
+    }
+
+    #[test]
+    fn a_header_takes_variables_from_the_environment_and_is_sensitive() {
+        let cases = [
+            ("X-Plain: a: b", "x-plain", "a: b"),
+            ("Authorization: Bearer ${TOKEN}", "authorization", "Bearer s3cret"),
+            ("X-Two:${TOKEN}", "x-two", "s3cret"),
+            ("X-Dollar: $5 and $", "x-dollar", "$5 and $"),
+            ("X-Nested: ${NESTED}", "x-nested", "${TOKEN}"),
+            ("X-Empty:", "x-empty", ""),
+            ("Host: inner", "host", "inner"),
+        ];
+        for (text, name, value) in cases {
+            let (found, sent) = header(1, text, environment).unwrap();
+            assert_eq!((found.as_str(), sent.to_str().unwrap()), (name, value), "{text}");
+            assert!(sent.is_sensitive());
+        }
+    }
+
+    #[test]
+    fn a_repeated_header_is_sent_with_each_of_its_values() {
+        let texts = ["X-A: 1".to_owned(), "x-a: 2".to_owned()];
+        let headers = headers(&texts, environment).unwrap();
+        assert_eq!(headers.get_all("x-a").iter().count(), 2);
+    }
+
+    #[test]
+    fn x1_a_header_that_cannot_be_used_is_refused_without_its_value() {
+        let cases = [
+            ("s3cret", "number 1 has no name"),
+            (": s3cret", "number 1 has no name"),
+            ("s3 cret: x", "number 1 has a name that HTTP does not allow"),
+            ("Acp-Session-Id: s3cret", "acp-tether sets this header itself"),
+            ("content-type: s3cret", "acp-tether sets this header itself"),
+            ("Connection: s3cret", "acp-tether sets this header itself"),
+            ("X-A: s3cret\u{1}", "control characters"),
+            ("X-A: s3cret${TWO_LINES}", "control characters"),
+            ("X-A: s3cret${ABSENT}", "the environment variable ABSENT is not set"),
+            ("X-A: s3cret${FOREIGN}", "FOREIGN is not UTF-8"),
+            ("X-A: s3cret${", "write ${NAME}"),
+            ("X-A: s3cret${}", "write ${NAME}"),
+        ];
+        for (text, expected) in cases {
+            let message = header(1, text, environment).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+            assert!(!message.contains("s3cret"), "{text}: {message}");
+        }
+    }
+}

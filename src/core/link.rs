@@ -1,0 +1,275 @@
+//! The connection: opening it (L1–L3) and losing it.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::error::{Delivery, Failure, Kind};
+use super::message::{self, Message, RequestId};
+use super::posts::{Posting, is_json};
+use super::session::{Backoff, Scope};
+use super::timers::Timer;
+use super::{
+    Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId,
+};
+
+/// Where the link to the remote stands.
+#[derive(Debug)]
+pub(super) enum Link {
+    /// The editor has not asked for it, or it could not be had.
+    Idle,
+    /// `initialize` is being tried.
+    Connecting(Connecting),
+    /// The remote answered `initialize`.
+    Up(Connection),
+    /// The connection is gone. Why, for people.
+    Lost(String),
+}
+
+/// An `initialize` that has no answer yet.
+#[derive(Debug)]
+pub(super) struct Connecting {
+    request: RequestId,
+    body: Bytes,
+    backoff: Backoff,
+    renewed: bool,
+    /// Why the last try failed.
+    trouble: Option<Failure>,
+}
+
+impl Core {
+    /// The editor asks for the connection.
+    pub(super) fn connect(&mut self, body: Bytes, request: RequestId, step: &mut Step<'_>) {
+        if let Some(reason) = &self.settings.unusable {
+            let failure = Failure::new(Kind::Config, Delivery::Unsent, reason.as_str());
+            return self.fail(&request, &failure, step);
+        }
+        let backoff = Backoff::default();
+        self.link =
+            Link::Connecting(Connecting { request, body, backoff, renewed: false, trouble: None });
+        self.timers.arm(Timer::GiveUp, step.now.plus(self.settings.connect_timeout));
+        self.post_initialize(step);
+    }
+
+    /// Tries `initialize`.
+    pub(super) fn post_initialize(&mut self, step: &mut Step<'_>) {
+        let Link::Connecting(connecting) = &self.link else { return };
+        self.post_ids += 1;
+        let id = PostId(self.post_ids);
+        step.out.push(Effect::Post(Post {
+            id,
+            connection: None,
+            session: None,
+            renew_credential: connecting.renewed,
+            body: connecting.body.clone(),
+        }));
+        self.posts.insert(id, Posting::Initialize);
+    }
+
+    /// A try of `initialize` has ended.
+    pub(super) fn initialize_answered(&mut self, outcome: Outcome, step: &mut Step<'_>) {
+        let Link::Connecting(connecting) = &mut self.link else { return };
+        let failure = match outcome {
+            Outcome::Response(response) => match response.status {
+                200..=299 => return self.initialized(&response, step),
+                401 if !connecting.renewed => {
+                    connecting.renewed = true;
+                    return self.post_initialize(step);
+                }
+                401 => {
+                    let reason = "the remote agent refused the credential (401)";
+                    let failure = Failure::refused(Kind::Auth, reason, &response);
+                    return self.not_connected(&failure, step);
+                }
+                status @ (429 | 502 | 503 | 504) => {
+                    let reason = format!("the remote agent is not ready (HTTP {status})");
+                    let failure = Failure::refused(Kind::Http, reason, &response);
+                    return self.try_later(failure, Some(&response), step);
+                }
+                status => {
+                    let reason = format!(
+                        "the remote agent refused initialize with HTTP {status}; \
+                         is the URL that of an ACP endpoint?"
+                    );
+                    let failure = Failure::refused(Kind::Http, reason, &response);
+                    return self.not_connected(&failure, step);
+                }
+            },
+            Outcome::Redirected { status, reason } => {
+                let failure = Failure::new(Kind::Http, Delivery::Refused, reason);
+                return self.not_connected(&Failure { status: Some(status), ..failure }, step);
+            }
+            Outcome::Unsent(reason) => {
+                let reason = format!("the remote agent cannot be reached: {reason}");
+                Failure::new(Kind::Connect, Delivery::Unsent, reason)
+            }
+            Outcome::Broken(reason) => {
+                let reason = format!("the remote agent broke off before it answered: {reason}");
+                Failure::new(Kind::Connect, Delivery::Unknown, reason)
+            }
+        };
+        self.try_later(failure, None, step);
+    }
+
+    fn try_later(&mut self, failure: Failure, response: Option<&Response>, step: &mut Step<'_>) {
+        let Link::Connecting(connecting) = &mut self.link else { return };
+        step.log(Level::Warn, failure.message.as_str());
+        connecting.trouble = Some(failure);
+        let backoff = connecting.backoff.next_after_failure(&mut self.chance);
+        let delay = response.and_then(|response| response.retry_after).unwrap_or(backoff);
+        self.timers.arm(Timer::Retry, step.now.plus(delay));
+    }
+
+    /// `initialize` was tried long enough (L3).
+    pub(super) fn give_up_connecting(&mut self, step: &mut Step<'_>) {
+        let Link::Connecting(connecting) = &mut self.link else { return };
+        let waited = self.settings.connect_timeout.0;
+        let trouble = connecting.trouble.take().unwrap_or_else(|| {
+            let reason = "the remote agent did not answer initialize";
+            Failure::new(Kind::Connect, Delivery::Unknown, reason)
+        });
+        let message = format!("{}; gave up after {waited} ms (--connect-timeout)", trouble.message);
+        self.not_connected(&Failure { message, ..trouble }, step);
+    }
+
+    /// `initialize` failed: it and what was pipelined behind it get their errors, and a later
+    /// `initialize` tries again.
+    fn not_connected(&mut self, failure: &Failure, step: &mut Step<'_>) {
+        step.log(Level::Error, failure.message.as_str());
+        let Link::Connecting(connecting) = std::mem::replace(&mut self.link, Link::Idle) else {
+            return;
+        };
+        self.fail(&connecting.request, failure, step);
+        let behind = Failure::new(
+            failure.kind,
+            Delivery::Unsent,
+            format!("initialize failed: {}", failure.message),
+        );
+        self.drop_all(step, |_| behind.clone());
+    }
+
+    /// The remote took `initialize`.
+    fn initialized(&mut self, response: &Response, step: &mut Step<'_>) {
+        let Link::Connecting(connecting) = &self.link else { return };
+        let request = connecting.request.clone();
+        let wrong = |reason: &str| Failure::refused(Kind::Http, reason, response);
+        let answer = match message::read(&response.body) {
+            _ if !is_json(response) => Err(wrong(
+                "initialize was answered, but not with application/json; \
+                 a sign-in page or another service may stand in front of the remote agent",
+            )),
+            _ if response.truncated => Err(Failure::refused(
+                Kind::TooLarge,
+                "the answer to initialize is longer than --max-message-bytes",
+                response,
+            )),
+            Ok(Message::Answer { id, is_error }) if id.key() == request => Ok(is_error),
+            Ok(_) => Err(wrong("initialize was answered with another message than its answer")),
+            Err(_) => {
+                Err(wrong("initialize was answered with something that is no JSON-RPC message"))
+            }
+        };
+        match (answer, response.connection_id.clone().filter(|id| !id.is_empty())) {
+            (Err(failure), _) => self.not_connected(&failure, step),
+            (Ok(true), _) => {
+                // The agent itself refused: its own error says why.
+                self.ledger.close(&request);
+                step.line(message::as_line(response.body.clone()));
+                let reason = "the remote agent answered initialize with an error";
+                let failure = Failure::new(Kind::Http, Delivery::Unsent, reason);
+                self.not_connected(&failure, step);
+            }
+            (Ok(false), None) => self.not_connected(
+                &wrong(
+                    "initialize was answered without the header Acp-Connection-Id; \
+                     is the URL that of an ACP endpoint over Streamable HTTP?",
+                ),
+                step,
+            ),
+            (Ok(false), Some(id)) => {
+                self.ledger.close(&request);
+                self.up(Connection { id, version: version(&response.body) }, step);
+                step.line(message::as_line(response.body.clone()));
+                self.start(step);
+            }
+        }
+    }
+
+    fn up(&mut self, connection: Connection, step: &mut Step<'_>) {
+        self.timers.disarm(&Timer::GiveUp);
+        self.timers.disarm(&Timer::Retry);
+        self.epoch = Epoch(self.epoch.0 + 1);
+        self.link = Link::Up(connection);
+        step.log(Level::Info, "connected to the remote agent");
+    }
+
+    /// Opens the connection's stream, and posts what waited for the connection.
+    fn start(&mut self, step: &mut Step<'_>) {
+        self.sessions.entry(None).or_default();
+        self.open_stream(&None, step);
+        let waiting: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in waiting {
+            self.pump(&scope, step);
+        }
+    }
+
+    /// The connection is gone: everything that hung on it ends, each request with an error that
+    /// says how far it came.
+    pub(super) fn lose(&mut self, why: String, step: &mut Step<'_>) {
+        if !matches!(self.link, Link::Up(_)) {
+            return;
+        }
+        step.log(Level::Error, why.as_str());
+        self.link = Link::Lost(why.clone());
+        self.withdraw_all(step);
+        self.drop_all(step, |delivery| Failure::new(Kind::ConnectionLost, delivery, why.as_str()));
+    }
+
+    /// Drops every stream, POST and message, and answers every open request with what `failure`
+    /// makes of how far it came.
+    fn drop_all(&mut self, step: &mut Step<'_>, failure: impl Fn(Delivery) -> Failure) {
+        let mut unsent = BTreeSet::new();
+        for (scope, session) in std::mem::take(&mut self.sessions) {
+            unsent.extend(session.messages.queue.into_iter().filter_map(|waiting| waiting.request));
+            if let Some(generation) = session.stream.generation() {
+                let epoch = self.epoch;
+                step.out.push(Effect::Close(StreamId { session: scope, epoch, generation }));
+            }
+        }
+        for (post, _) in std::mem::take(&mut self.posts) {
+            step.out.push(Effect::Abandon(post));
+        }
+        for (id, request) in self.ledger.close_all() {
+            let delivery = match request.accepted {
+                true => Delivery::Accepted,
+                false if unsent.contains(&id) => Delivery::Unsent,
+                false => Delivery::Unknown,
+            };
+            step.line(failure(delivery).answer(&request.id, request.session.as_ref()));
+        }
+        self.crowded.clear();
+        self.queued_bytes = 0;
+        self.timers.clear();
+    }
+}
+
+/// The negotiated version in an answer to `initialize`, as the remote wrote it.
+fn version(answer: &[u8]) -> Option<Bytes> {
+    #[derive(Deserialize)]
+    struct Initialized<'a> {
+        #[serde(borrow)]
+        result: Negotiated<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Negotiated<'a> {
+        #[serde(borrow)]
+        protocol_version: &'a RawValue,
+    }
+    let initialized: Initialized<'_> = serde_json::from_slice(answer).ok()?;
+    let version = initialized.result.protocol_version.get().trim_matches('"');
+    let is_plain = version.bytes().all(|byte| byte.is_ascii_graphic());
+    is_plain.then(|| Bytes::copy_from_slice(version.as_bytes()))
+}

@@ -1,0 +1,410 @@
+//! When a message is posted, and what the outcome of a POST means (L5, L9, L10).
+//!
+//! A scope has two lanes: one for requests and notifications, which waits for the scope's stream
+//! (R1), and one for answers to the agent's questions, which waits for nothing. Each lane has one
+//! POST under way.
+
+use super::error::{Delivery, Failure, Kind};
+use super::link::Link;
+use super::message::{self, Message, RequestId};
+use super::session::{LaneName, Queued, Scope, StreamState};
+use super::timers::Timer;
+use super::{Core, Effect, Level, Millis, Outcome, Post, PostId, Response, Step, limits, name};
+
+/// What a POST under way carries.
+#[derive(Debug)]
+pub(super) enum Posting {
+    /// The editor's `initialize`.
+    Initialize,
+    /// A message of a lane.
+    Message(Scope, LaneName, Queued),
+}
+
+impl Core {
+    /// Gives a message its place.
+    pub(super) fn enqueue(
+        &mut self,
+        scope: Scope,
+        lane: LaneName,
+        message: Queued,
+        step: &mut Step<'_>,
+    ) {
+        self.queued_bytes += message.body.len();
+        let session = self.sessions.entry(scope.clone()).or_default();
+        session.lane(lane).queue.push_back(message);
+        if matches!(session.stream.state, StreamState::Stopped) && lane == LaneName::Messages {
+            // A request asks again (L12).
+            session.stream.state = StreamState::Closed;
+            session.stream.renewed = false;
+        }
+        self.pump(&scope, step);
+    }
+
+    /// Posts what a scope may post.
+    pub(super) fn pump(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if !matches!(self.link, Link::Up(_)) {
+            return;
+        }
+        self.forget_answered(scope);
+        self.post_next(scope, LaneName::Answers, step);
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if session.messages.posting.is_some() || session.messages.queue.is_empty() {
+            return;
+        }
+        match session.stream.state {
+            _ if session.messages.resting => self.hold(scope, step),
+            StreamState::Closed | StreamState::Stopped => {
+                self.hold(scope, step);
+                self.open_stream(scope, step);
+            }
+            StreamState::Opening(_) | StreamState::Waiting => self.hold(scope, step),
+            _ if self.posts.len() >= limits::POSTS_AT_ONCE => {
+                self.crowded.insert(scope.clone());
+            }
+            StreamState::Open { .. } | StreamState::Absent | StreamState::Unknown => {
+                if session.messages.trouble.is_none() {
+                    session.messages.held_since = None;
+                }
+                self.timers.disarm(&Timer::Hold(scope.clone()));
+                self.post_next(scope, LaneName::Messages, step);
+            }
+        }
+    }
+
+    /// A request that was answered while it waited goes nowhere.
+    fn forget_answered(&mut self, scope: &Scope) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        while let Some(first) = session.messages.queue.front()
+            && let Some(id) = &first.request
+            && !self.ledger.is_open(id)
+        {
+            self.queued_bytes -= first.body.len();
+            session.messages.queue.pop_front();
+        }
+    }
+
+    fn post_next(&mut self, scope: &Scope, lane: LaneName, step: &mut Step<'_>) {
+        let (Link::Up(connection), Some(session)) = (&self.link, self.sessions.get_mut(scope))
+        else {
+            return;
+        };
+        let waiting = session.lane(lane);
+        if waiting.posting.is_some() || waiting.resting {
+            return;
+        }
+        let Some(message) = waiting.queue.pop_front() else { return };
+        self.post_ids += 1;
+        let id = PostId(self.post_ids);
+        waiting.posting = Some(id);
+        step.out.push(Effect::Post(Post {
+            id,
+            connection: Some(connection.clone()),
+            session: message.header.clone(),
+            renew_credential: message.renewed,
+            body: message.body.clone(),
+        }));
+        self.posts.insert(id, Posting::Message(scope.clone(), lane, message));
+        self.timers.arm(Timer::Unanswered(id), step.now.plus(self.settings.post_timeout));
+    }
+
+    /// Starts the clock of the messages that cannot go for the network's or the stream's sake
+    /// (R1), unless it runs.
+    fn hold(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let lane = &mut session.messages;
+        let asked_to_wait = lane.resting && !matches!(lane.trouble, Some((Kind::Connect, _)));
+        let Some(first) = lane.queue.front().filter(|_| !asked_to_wait) else { return };
+        let since = *lane.held_since.get_or_insert(step.now);
+        let until = first.since.max(since).plus(self.settings.hold);
+        self.timers.arm(Timer::Hold(scope.clone()), until);
+    }
+
+    /// Fails the messages that waited long enough.
+    pub(super) fn fail_held(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let hold = self.settings.hold;
+        let Some(session) = self.sessions.get(scope) else { return };
+        let (kind, reason) = session.trouble().unwrap_or_else(|| {
+            let reason = format!("the remote agent did not open the stream of {}", name(scope));
+            (Kind::StreamLost, reason)
+        });
+        let reason = format!("{reason}; gave up after {} ms (--hold)", hold.0);
+        let failure = Failure::new(kind, Delivery::Unsent, reason);
+        let since = session.messages.held_since.unwrap_or(step.now);
+        let now = step.now;
+        let is_over = |first: &Queued| first.since.max(since).plus(hold) <= now;
+        while self.first(scope).is_some_and(is_over) {
+            self.fail_first(scope, &failure, step);
+        }
+        self.retire_if_idle(scope, step);
+        self.pump(scope, step);
+    }
+
+    /// Fails every message that waits in a scope's lane.
+    pub(super) fn fail_waiting(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
+        while self.first(scope).is_some() {
+            self.fail_first(scope, failure, step);
+        }
+        self.retire_if_idle(scope, step);
+    }
+
+    fn first(&self, scope: &Scope) -> Option<&Queued> {
+        self.sessions.get(scope)?.messages.queue.front()
+    }
+
+    fn fail_first(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let Some(message) = session.messages.queue.pop_front() else { return };
+        if session.messages.queue.is_empty() {
+            session.messages.resting = false;
+            session.messages.held_since = None;
+            self.timers.disarm(&Timer::Repost(scope.clone(), LaneName::Messages));
+            self.timers.disarm(&Timer::Hold(scope.clone()));
+        }
+        self.queued_bytes -= message.body.len();
+        self.fail_message(&message, failure, step);
+    }
+
+    /// A message that will not go: a request gets its error, anything else is logged (L10).
+    pub(super) fn fail_message(
+        &mut self,
+        message: &Queued,
+        failure: &Failure,
+        step: &mut Step<'_>,
+    ) {
+        match &message.request {
+            Some(id) => self.fail(id, failure, step),
+            None => step.log(
+                Level::Warn,
+                format!("a notification or an answer was not delivered: {}", failure.message),
+            ),
+        }
+    }
+
+    /// Answers an open request with an error. One that was answered already stays so (P2).
+    pub(super) fn fail(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
+        if let Some(request) = self.ledger.close(id) {
+            step.line(failure.answer(&request.id, request.session.as_ref()));
+            self.retire_if_idle(&request.session, step);
+        }
+    }
+
+    /// A POST has ended.
+    pub(super) fn posted(&mut self, post: PostId, outcome: Outcome, step: &mut Step<'_>) {
+        let Some(posting) = self.posts.remove(&post) else {
+            return step.log(Level::Debug, "ignored the late outcome of a POST");
+        };
+        self.timers.disarm(&Timer::Unanswered(post));
+        match posting {
+            Posting::Initialize => self.initialize_answered(outcome, step),
+            Posting::Message(scope, lane, message) => {
+                if let Some(session) = self.sessions.get_mut(&scope) {
+                    session.lane(lane).posting = None;
+                }
+                self.message_posted(&scope, lane, message, outcome, step);
+                self.retire_if_idle(&scope, step);
+                self.pump(&scope, step);
+            }
+        }
+        while self.posts.len() < limits::POSTS_AT_ONCE
+            && let Some(scope) = self.crowded.pop_first()
+        {
+            self.pump(&scope, step);
+        }
+    }
+
+    /// A POST was not answered in time: it counts as sent and broken (L5).
+    pub(super) fn unanswered(&mut self, post: PostId, step: &mut Step<'_>) {
+        step.out.push(Effect::Abandon(post));
+        let timeout = self.settings.post_timeout.0;
+        let reason = format!("no answer within {timeout} ms (--post-timeout)");
+        self.posted(post, Outcome::Broken(reason), step);
+    }
+
+    fn message_posted(
+        &mut self,
+        scope: &Scope,
+        lane: LaneName,
+        message: Queued,
+        outcome: Outcome,
+        step: &mut Step<'_>,
+    ) {
+        let verdict = verdict(&message, outcome);
+        if let Verdict::Again(again, trouble) = verdict {
+            return self.post_again(scope, lane, message, &again, trouble, step);
+        }
+        self.queued_bytes -= message.body.len();
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.lane(lane).backoff.reset();
+            session.lane(lane).trouble = None;
+            session.lane(lane).held_since = None;
+        }
+        match verdict {
+            Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
+            Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
+            Verdict::ConnectionLost(why) => {
+                let failure = Failure::new(Kind::ConnectionLost, Delivery::Refused, why.as_str());
+                self.fail_message(&message, &failure, step);
+                self.lose(why, step);
+            }
+            Verdict::Again(..) => {}
+        }
+    }
+
+    /// Puts a message that was not accepted back at the head of its lane.
+    fn post_again(
+        &mut self,
+        scope: &Scope,
+        lane: LaneName,
+        message: Queued,
+        again: &Again,
+        trouble: (Kind, String),
+        step: &mut Step<'_>,
+    ) {
+        let session = self.sessions.entry(scope.clone()).or_default();
+        let waiting = session.lane(lane);
+        let delay = match again {
+            Again::Renewed => Millis(0),
+            Again::Reconnect => waiting.backoff.next(&mut self.chance),
+            Again::Later(Some(asked)) => (*asked).min(limits::RETRY_AFTER_CAP),
+            Again::Later(None) => waiting.backoff.next_after_failure(&mut self.chance),
+        };
+        let renewed = message.renewed || matches!(again, Again::Renewed);
+        waiting.queue.push_front(Queued { renewed, ..message });
+        waiting.trouble = Some(trouble);
+        if delay > Millis(0) {
+            waiting.resting = true;
+            self.timers.arm(Timer::Repost(scope.clone(), lane), step.now.plus(delay));
+        }
+    }
+
+    /// The delay before a lane's next POST is over.
+    pub(super) fn repost(&mut self, scope: &Scope, lane: LaneName, step: &mut Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.lane(lane).resting = false;
+        }
+        self.pump(scope, step);
+    }
+
+    /// The remote has taken a message; its answer may have come with it (L9).
+    fn accepted(
+        &mut self,
+        scope: &Scope,
+        message: &Queued,
+        response: &Response,
+        step: &mut Step<'_>,
+    ) {
+        if let Some(session) = self.sessions.get_mut(scope)
+            && matches!(session.stream.state, StreamState::Unknown)
+        {
+            session.stream.posted_first = true;
+            self.open_stream(scope, step);
+        }
+        let Some(id) = &message.request else { return };
+        let Some(request) = self.ledger.request(id) else { return };
+        request.accepted = true;
+        if response.truncated && is_json(response) {
+            let limit = self.settings.max_message_bytes;
+            let reason = format!("the answer is longer than {limit} bytes (--max-message-bytes)");
+            let failure = Failure::new(Kind::TooLarge, Delivery::Accepted, reason);
+            return self.fail(id, &failure, step);
+        }
+        if let Ok(Message::Answer { id: answered, is_error }) = message::read(&response.body)
+            && answered.key() == *id
+        {
+            self.settle(id, &response.body, is_error, step);
+        }
+    }
+}
+
+/// What an outcome means for the message that was posted.
+enum Verdict {
+    /// The remote has taken it.
+    Accepted(Response),
+    /// The remote has not taken it, and may the next time. With what to tell if it never does.
+    Again(Again, (Kind, String)),
+    /// It fails, alone.
+    Failed(Failure),
+    /// It was not taken, because the connection is gone.
+    ConnectionLost(String),
+}
+
+/// When a message that was not accepted is posted again.
+enum Again {
+    /// At once, with the credential read again.
+    Renewed,
+    /// After the lane's backoff, which starts at once.
+    Reconnect,
+    /// After what the server asks, else after a backoff.
+    Later(Option<Millis>),
+}
+
+/// The table of L10.
+fn verdict(message: &Queued, outcome: Outcome) -> Verdict {
+    let response = match outcome {
+        Outcome::Response(response) => response,
+        Outcome::Unsent(reason) => {
+            let reason = format!("the remote agent cannot be reached: {reason}");
+            return Verdict::Again(Again::Reconnect, (Kind::Connect, reason));
+        }
+        Outcome::Broken(reason) => {
+            let reason = format!("it is not known whether the remote agent got this: {reason}");
+            return Verdict::Failed(Failure::new(Kind::Connect, Delivery::Unknown, reason));
+        }
+        Outcome::Redirected { status, reason } => {
+            let failure = Failure::new(Kind::Http, Delivery::Refused, reason);
+            return Verdict::Failed(Failure { status: Some(status), ..failure });
+        }
+    };
+    let refused = |kind, reason: &str| Verdict::Failed(Failure::refused(kind, reason, &response));
+    match response.status {
+        200..=299 => Verdict::Accepted(response),
+        401 if !message.renewed => {
+            let reason = "the remote agent refused the credential (401)".to_owned();
+            Verdict::Again(Again::Renewed, (Kind::Auth, reason))
+        }
+        401 => refused(Kind::Auth, "the remote agent refused the credential (401)"),
+        429 => {
+            let reason = "the remote agent asks for patience (429)".to_owned();
+            Verdict::Again(Again::Later(response.retry_after), (Kind::Http, reason))
+        }
+        404 | 410 => Verdict::ConnectionLost(lost_by(&response)),
+        400 if speaks_of_the_connection(&response) => Verdict::ConnectionLost(lost_by(&response)),
+        409 if names_reload(&response) => {
+            refused(Kind::Conflict, "the remote agent wants this session loaded again (409)")
+        }
+        413 => refused(Kind::TooLarge, "this message is too large for the remote agent (413)"),
+        status => refused(Kind::Http, &format!("the remote agent refused this with HTTP {status}")),
+    }
+}
+
+/// Whether a response says that its body is JSON.
+pub(super) fn is_json(response: &Response) -> bool {
+    let essence = response.content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// Whether a 400 says that it is the connection which is wrong, and not the message.
+pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
+    let body = String::from_utf8_lossy(&response.body).to_ascii_lowercase();
+    ["connection", "not initialized", "uninitialized"].iter().any(|sign| body.contains(sign))
+}
+
+/// Why the connection is lost, for people; says whether the agent answered or a hop in front of it
+/// (K69).
+pub(super) fn lost_by(response: &Response) -> String {
+    let status = response.status;
+    let html = response.content_type.to_ascii_lowercase().contains("html");
+    let who = if html { "a web page, not an ACP agent," } else { "the remote agent" };
+    format!("the connection is lost: {who} answered HTTP {status}")
+}
+
+/// Whether a body names `session_reload_required` where C2 looks for it.
+fn names_reload(response: &Response) -> bool {
+    const SIGN: &str = "session_reload_required";
+    let Ok(body) = serde_json::from_slice::<serde_json::Value>(&response.body) else {
+        return false;
+    };
+    ["/code", "/error", "/error/code", "/error/data/code"]
+        .iter()
+        .any(|place| body.pointer(place).and_then(|value| value.as_str()) == Some(SIGN))
+}

@@ -1,0 +1,384 @@
+//! The core alone: what it does at each event, in short lines.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+
+use super::*;
+
+/// A core and what it did, one line an effect.
+struct World {
+    core: Core,
+    now: u64,
+    posts: Vec<Post>,
+    streams: Vec<StreamId>,
+}
+
+fn settings() -> Settings {
+    Settings {
+        hold: limits::HOLD,
+        connect_timeout: limits::CONNECT_TIMEOUT,
+        post_timeout: limits::POST_TIMEOUT,
+        max_message_bytes: limits::MAX_MESSAGE_BYTES,
+        seed: 7,
+        unusable: None,
+    }
+}
+
+fn response(status: u16) -> Outcome {
+    Outcome::Response(Response { status, ..Response::default() })
+}
+
+fn json(status: u16, body: &str) -> Outcome {
+    Outcome::Response(Response {
+        status,
+        content_type: "application/json".into(),
+        connection_id: Some(Bytes::from_static(b"c1")),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+        ..Response::default()
+    })
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(settings())
+    }
+
+    fn with(settings: Settings) -> Self {
+        Self { core: Core::new(settings), now: 0, posts: Vec::new(), streams: Vec::new() }
+    }
+
+    fn up() -> Self {
+        let mut world = Self::new();
+        world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
+        world.answer(0, json(200, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#));
+        world.opened(0);
+        world
+    }
+
+    fn with_session() -> Self {
+        let mut world = Self::up();
+        world.line(r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/"}}"#);
+        world.answer(1, response(202));
+        world.says(0, r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#);
+        world.opened(1);
+        world
+    }
+
+    fn step(&mut self, event: Event) -> String {
+        let mut effects = Vec::new();
+        self.core.step(Millis(self.now), event, &mut effects);
+        let mut told = String::new();
+        for effect in effects {
+            match effect {
+                Effect::Line(line) => writeln!(told, "line {}", String::from_utf8_lossy(&line)),
+                Effect::Post(post) => {
+                    let session = post.session.as_ref().map_or("-", |session| &session.0);
+                    let renew = if post.renew_credential { " renewed" } else { "" };
+                    let body = String::from_utf8_lossy(&post.body).into_owned();
+                    let number = self.posts.len();
+                    self.posts.push(post.clone());
+                    writeln!(told, "post {number} {session}{renew} {body}")
+                }
+                Effect::Abandon(post) => {
+                    let number = self.posts.iter().position(|known| known.id == post).unwrap();
+                    writeln!(told, "abandon {number}")
+                }
+                Effect::Open(open) => {
+                    let number = self.streams.len();
+                    let session = open.stream.session.as_ref().map_or("-", |session| &session.0);
+                    let cursor = open.cursor.map(|cursor| format!(" after {cursor:?}"));
+                    let cursor = cursor.unwrap_or_default();
+                    let told = writeln!(told, "open {number} {session}{cursor}");
+                    self.streams.push(open.stream.clone());
+                    told
+                }
+                Effect::Close(stream) => {
+                    let number = self.streams.iter().position(|known| *known == stream).unwrap();
+                    writeln!(told, "close {number}")
+                }
+                Effect::Delete(_) => writeln!(told, "delete"),
+                Effect::Log(..) => Ok(()),
+                Effect::Exit => writeln!(told, "exit"),
+            }
+            .unwrap();
+        }
+        told
+    }
+
+    fn line(&mut self, line: &str) -> String {
+        self.step(Event::Line(Bytes::copy_from_slice(line.as_bytes())))
+    }
+
+    fn answer(&mut self, post: usize, outcome: Outcome) -> String {
+        let id = self.posts[post].id;
+        self.step(Event::Posted(id, outcome))
+    }
+
+    fn on(&mut self, stream: usize, event: StreamEvent) -> String {
+        let id = self.streams[stream].clone();
+        self.step(Event::Stream(id, event))
+    }
+
+    fn opened(&mut self, stream: usize) -> String {
+        self.on(stream, StreamEvent::Opened { event_epoch: None })
+    }
+
+    fn says(&mut self, stream: usize, data: &str) -> String {
+        let data = Some(Bytes::copy_from_slice(data.as_bytes()));
+        self.on(stream, StreamEvent::Message { data, id: None })
+    }
+
+    /// Lets the time pass, timer by timer.
+    fn pass(&mut self, millis: u64) -> String {
+        let end = self.now + millis;
+        let mut told = String::new();
+        while let Some(Millis(at)) = self.core.deadline().filter(|at| at.0 <= end) {
+            self.now = self.now.max(at);
+            let did = self.step(Event::Timer);
+            assert!(
+                self.core.deadline().is_none_or(|next| next.0 > at),
+                "a timer that stays due makes the shell spin (I18)"
+            );
+            for effect in did.lines() {
+                writeln!(told, "{at}: {effect}").unwrap();
+            }
+        }
+        self.now = end;
+        told
+    }
+}
+
+const PROMPT: &str =
+    r#"{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+
+#[test]
+fn l1_what_is_pipelined_behind_initialize_waits_for_its_answer() {
+    let mut world = World::new();
+    let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#;
+    let new = r#"{"jsonrpc":"2.0","id":1,"method":"session/new"}"#;
+    assert_eq!(world.line(initialize), format!("post 0 - {initialize}\n"));
+    assert_eq!(world.line(new), "");
+    let answer = r#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
+    assert_eq!(world.answer(0, json(200, answer)), format!("line {answer}\nopen 0 -\n"));
+    assert_eq!(world.opened(0), format!("post 1 - {new}\n"));
+}
+
+#[test]
+fn r1_a_prompt_waits_for_its_stream_and_is_posted_when_it_is_open() {
+    let mut world = World::up();
+    assert_eq!(world.line(PROMPT), "open 1 s\n");
+    assert_eq!(world.opened(1), format!("post 1 s {PROMPT}\n"));
+}
+
+#[test]
+fn r1_where_the_remote_does_not_know_the_session_yet_the_post_goes_first() {
+    for status in [403, 404] {
+        let mut world = World::up();
+        let load = r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#;
+        world.line(load);
+        let Outcome::Response(refused) = response(status) else { panic!() };
+        let posted = world.on(1, StreamEvent::Refused(refused.clone()));
+        assert_eq!(posted, format!("post 1 s {load}\n"));
+        assert_eq!(world.answer(1, response(202)), "open 2 s\n");
+        assert_eq!(world.on(2, StreamEvent::Refused(refused)), "open 3 s\n");
+        let answer = r#"{"jsonrpc":"2.0","id":2,"result":null}"#;
+        assert_eq!(world.says(0, answer), format!("line {answer}\n"));
+        world.opened(3);
+        assert_eq!(world.line(PROMPT), format!("post 2 s {PROMPT}\n"));
+    }
+}
+
+#[test]
+fn r1_messages_whose_stream_cannot_be_opened_fail_when_they_were_held_long_enough() {
+    let mut world = World::up();
+    world.line(PROMPT);
+    let told = world.pass(30_000);
+    assert!(
+        told.starts_with("30000: line {\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32603"),
+        "{told}"
+    );
+    assert!(told.contains(r#""kind":"stream_lost","delivery":"unsent","sessionId":"s""#), "{told}");
+}
+
+#[test]
+fn l5_an_answer_does_not_wait_behind_the_request_that_caused_the_question() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    let asked =
+        world.says(1, r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#);
+    assert_eq!(
+        asked,
+        "line {\"jsonrpc\":\"2.0\",\"id\":\"acp-tether-1\",\"method\":\"x\",\"params\":{\"sessionId\":\"s\"}}\n"
+    );
+    let posted = world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#);
+    assert_eq!(posted, "post 3 s {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"result\":{}}\n");
+    assert_eq!(world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#), "");
+}
+
+#[test]
+fn l10_a_message_that_never_left_is_posted_again_with_growing_delays_until_it_was_held_too_long() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    assert!(world.answer(2, Outcome::Unsent("refused".into())).starts_with("post 3"));
+    let mut delays = Vec::new();
+    let mut post = 3;
+    let failed = loop {
+        assert_eq!(world.answer(post, Outcome::Unsent("refused".into())), "");
+        let before = world.now;
+        let told = world.pass(world.core.deadline().unwrap().0 - before);
+        if !told.contains("post ") {
+            break told;
+        }
+        delays.push(world.now - before);
+        post += 1;
+    };
+    assert!(failed.contains(r#""kind":"connect","delivery":"unsent""#), "{failed}");
+    assert!((125..=250).contains(&delays[0]), "{delays:?}");
+    assert!((250..=500).contains(&delays[1]), "{delays:?}");
+    assert!(delays.iter().all(|delay| *delay <= 15_000), "{delays:?}");
+    assert_eq!(world.now, 30_000);
+}
+
+#[test]
+fn s7_the_end_of_input_deletes_at_once_where_nothing_is_open() {
+    let mut world = World::with_session();
+    assert_eq!(world.step(Event::EditorGone), "delete\n");
+    assert_eq!(world.step(Event::Deleted(response(404))), "exit\n");
+}
+
+#[test]
+fn s7_open_requests_get_half_a_second_and_a_hanging_delete_is_not_waited_for() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    assert_eq!(world.step(Event::EditorGone), "");
+    assert_eq!(world.pass(5_000), "500: delete\n1900: exit\n");
+}
+
+#[test]
+fn s7_what_is_queued_is_still_sent() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    let cancel = r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.line(cancel), "");
+    assert_eq!(world.step(Event::EditorGone), "");
+    assert_eq!(world.answer(2, response(202)), format!("post 3 s {cancel}\n"));
+    world.answer(3, response(202));
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"cancelled"}}"#;
+    assert_eq!(world.says(1, answer), format!("line {answer}\ndelete\n"));
+}
+
+#[test]
+fn s7_an_initialize_that_hangs_does_not_keep_the_process() {
+    let mut world = World::new();
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
+    assert_eq!(world.step(Event::EditorGone), "");
+    assert_eq!(world.pass(5_000), "500: exit\n");
+}
+
+#[test]
+fn p6_more_than_may_wait_is_refused_with_an_error() {
+    let mut world = World::up();
+    let text = "x".repeat(limits::REMOTE_QUEUE_BYTES);
+    let big = format!(r#"{{"jsonrpc":"2.0","id":2,"method":"x","params":{{"t":"{text}"}}}}"#);
+    assert!(world.line(&big).starts_with("post 1"), "one message is always taken");
+    let told = world.line(r#"{"jsonrpc":"2.0","id":3,"method":"x"}"#);
+    assert!(told.contains(r#""kind":"overloaded","delivery":"unsent""#), "{told}");
+    world.answer(1, response(202));
+    assert_eq!(
+        world.line(r#"{"jsonrpc":"2.0","id":4,"method":"x"}"#),
+        "post 2 - {\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"x\"}\n"
+    );
+}
+
+#[test]
+fn i13_many_stalled_sessions_leave_a_bounded_number_of_posts_and_the_rest_follow() {
+    let mut world = World::up();
+    let prompt = |session: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"{session}","method":"session/prompt","params":{{"sessionId":"s{session}"}}}}"#
+        )
+    };
+    for session in 0..limits::POSTS_AT_ONCE + 2 {
+        world.line(&prompt(session));
+        world.opened(session + 1);
+    }
+    assert_eq!(world.posts.len() - 1, limits::POSTS_AT_ONCE);
+    assert!(world.answer(1, response(202)).starts_with("post "));
+    assert!(world.answer(2, response(202)).starts_with("post "));
+    assert_eq!(world.answer(3, response(202)), "");
+}
+
+#[test]
+fn r2_a_replaced_stream_delivers_nothing() {
+    let mut world = World::with_session();
+    let reopened = world.on(1, StreamEvent::Ended(End::Clean));
+    assert_eq!(reopened, "open 2 s\n");
+    world.opened(2);
+    assert_eq!(world.says(1, r#"{"jsonrpc":"2.0","method":"late"}"#), "");
+    assert_eq!(world.on(1, StreamEvent::Ended(End::Clean)), "");
+    assert_eq!(
+        world.says(2, r#"{"jsonrpc":"2.0","method":"live"}"#),
+        "line {\"jsonrpc\":\"2.0\",\"method\":\"live\"}\n"
+    );
+}
+
+#[test]
+fn l12_a_stream_that_delivers_nothing_is_opened_again_ever_later() {
+    let mut world = World::with_session();
+    let mut delays = Vec::new();
+    let mut stream = 1;
+    for _ in 0..12 {
+        let before = world.now;
+        if !world.on(stream, StreamEvent::Ended(End::Broken("reset".into()))).contains("open") {
+            world.pass(world.core.deadline().unwrap().0 - before);
+        }
+        delays.push(world.now - before);
+        stream += 1;
+        world.opened(stream);
+    }
+    assert_eq!(delays[0], 0);
+    assert!((125..=250).contains(&delays[1]), "{delays:?}");
+    assert!(delays[11] > 7_000 && delays[11] <= 15_000, "{delays:?}");
+    world.says(stream, r#"{"jsonrpc":"2.0","method":"x"}"#);
+    assert!(world.on(stream, StreamEvent::Ended(End::Clean)).contains("open"), "at once again");
+}
+
+#[test]
+fn s9_a_configuration_that_cannot_be_used_is_the_answer_to_initialize() {
+    let unusable = Some("no such host".to_owned());
+    let mut world = World::with(Settings { unusable, ..settings() });
+    let told = world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
+    assert_eq!(
+        told,
+        "line {\"jsonrpc\":\"2.0\",\"id\":0,\"error\":{\"code\":-32603,\"message\":\"no such host\",\"data\":{\"kind\":\"config\",\"delivery\":\"unsent\"}}}\n"
+    );
+    assert_eq!(world.step(Event::EditorGone), "exit\n");
+}
+
+#[test]
+fn l10_a_lost_connection_answers_every_open_request_with_how_far_it_came() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.says(1, r#"{"jsonrpc":"2.0","id":"q","method":"x"}"#);
+    world
+        .line(r#"{"jsonrpc":"2.0","id":3,"method":"session/set_mode","params":{"sessionId":"s"}}"#);
+    world
+        .line(r#"{"jsonrpc":"2.0","id":4,"method":"session/set_mode","params":{"sessionId":"s"}}"#);
+    let told = world.answer(3, response(410));
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].contains(r#""id":3"#) && lines[0].contains("refused"), "{told}");
+    assert_eq!(
+        lines[1],
+        r#"line {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"acp-tether-1"}}"#
+    );
+    assert_eq!(&lines[2..4], ["close 0", "close 1"]);
+    assert!(lines[4].contains(r#""id":2"#) && lines[4].contains("accepted"), "{told}");
+    assert!(lines[5].contains(r#""id":4"#) && lines[5].contains("unsent"), "{told}");
+    assert!(world.line(PROMPT).contains("connection_lost"));
+    assert_eq!(world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":0}"#), "");
+    assert_eq!(world.step(Event::EditorGone), "exit\n");
+}

@@ -1,0 +1,68 @@
+//! What the core waits for: one time for each reason, the earliest first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::session::{LaneName, Scope};
+use super::{Millis, PostId};
+
+/// Why the core wants to be woken.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// `initialize` is tried no longer (L3).
+    GiveUp,
+    /// `initialize` is tried again.
+    Retry,
+    /// A POST has not been answered (L5).
+    Unanswered(PostId),
+    /// A stream is opened again (L12).
+    Reopen(Scope),
+    /// The first message of a lane is posted again (L10).
+    Repost(Scope, LaneName),
+    /// Messages of a scope have waited long enough (R1).
+    Hold(Scope),
+    /// A step of the shutdown is due (S7).
+    Shutdown,
+}
+
+/// The armed timers.
+#[derive(Debug, Default)]
+pub struct Timers {
+    times: BTreeMap<Timer, Millis>,
+    order: BTreeSet<(Millis, Timer)>,
+}
+
+impl Timers {
+    /// Arms a timer, or moves it.
+    pub fn arm(&mut self, timer: Timer, at: Millis) {
+        self.disarm(&timer);
+        self.order.insert((at, timer.clone()));
+        self.times.insert(timer, at);
+    }
+
+    /// Disarms a timer, if it is armed.
+    pub fn disarm(&mut self, timer: &Timer) {
+        if let Some((timer, at)) = self.times.remove_entry(timer) {
+            self.order.remove(&(at, timer));
+        }
+    }
+
+    /// Disarms all.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The earliest time.
+    pub fn next(&self) -> Option<Millis> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Takes one timer whose time has come.
+    pub fn take_due(&mut self, now: Millis) -> Option<Timer> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, timer) = self.order.pop_first()?;
+        self.times.remove(&timer);
+        Some(timer)
+    }
+}

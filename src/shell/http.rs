@@ -1,0 +1,176 @@
+//! Does over HTTP what the core asks for: POSTs, streams, the DELETE. Decides nothing.
+
+mod answer;
+mod clients;
+mod probe;
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use self::clients::{Clients, Place};
+use self::request::{Failure, Outgoing};
+use self::stream::Told;
+use super::credentials::Credentials;
+use crate::config::Remote;
+use crate::core::{
+    Connection, Event, Generation, Open, Outcome, Post, PostId, StreamEvent, StreamId,
+};
+use reqwest::header::COOKIE;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// Batches of stream events that may wait for the shell. Past it no stream is read (P6).
+pub(super) const BATCHES: usize = 8;
+
+/// What one piece of a stream's body told.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// The stream.
+    pub(super) stream: StreamId,
+    /// What happened on it, in order.
+    pub(super) events: Vec<StreamEvent>,
+}
+
+/// What is under way with the remote.
+#[derive(Debug)]
+pub(super) struct Http {
+    link: Arc<Link>,
+    posts: BTreeMap<PostId, AbortHandle>,
+    streams: BTreeMap<Generation, AbortHandle>,
+    ends: mpsc::UnboundedSender<Event>,
+    batches: mpsc::Sender<Batch>,
+}
+
+impl Http {
+    /// Nothing is under way yet, nor connected. `ends` gets [`Event::Posted`] and
+    /// [`Event::Deleted`], `batches` what streams deliver.
+    pub(super) fn new(
+        remote: Remote,
+        ends: mpsc::UnboundedSender<Event>,
+        batches: mpsc::Sender<Batch>,
+    ) -> Self {
+        let link = Arc::new(Link::new(remote));
+        Self { link, posts: BTreeMap::new(), streams: BTreeMap::new(), ends, batches }
+    }
+
+    /// Sends a message; its end arrives.
+    pub(super) fn post(&mut self, post: Post) {
+        let (link, ends, id) = (Arc::clone(&self.link), self.ends.clone(), post.id);
+        let task = tokio::spawn(async move {
+            let outcome = link.post(post).await;
+            // Nobody takes it any more: the process is ending.
+            let _ = ends.send(Event::Posted(id, outcome));
+        });
+        self.posts.insert(id, task.abort_handle());
+    }
+
+    /// Drops a POST where it stands.
+    pub(super) fn abandon(&mut self, id: PostId) {
+        if let Some(task) = self.posts.remove(&id) {
+            task.abort();
+        }
+    }
+
+    /// Opens a stream; what happens on it arrives.
+    pub(super) fn open(&mut self, open: Open) {
+        let (link, batches, generation) =
+            (Arc::clone(&self.link), self.batches.clone(), open.stream.generation);
+        let task = tokio::spawn(async move { link.stream(open, &batches).await });
+        self.streams.insert(generation, task.abort_handle());
+    }
+
+    /// Drops a stream where it stands.
+    pub(super) fn close(&mut self, stream: &StreamId) {
+        if let Some(task) = self.streams.remove(&stream.generation) {
+            task.abort();
+        }
+    }
+
+    /// Ends the connection; the end of that arrives.
+    pub(super) fn delete(&self, connection: Connection) {
+        let (link, ends) = (Arc::clone(&self.link), self.ends.clone());
+        tokio::spawn(async move {
+            let outcome = link.delete(&connection).await;
+            let _ = ends.send(Event::Deleted(outcome));
+        });
+    }
+
+    /// Whether this is awaited: the end of what was not abandoned, an event of what was not closed.
+    /// What was dropped may have been on its way here already.
+    pub(super) fn is_awaited(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Posted(id, _) => self.posts.remove(id).is_some(),
+            Event::Stream(stream, event) if is_last(event) => {
+                self.streams.remove(&stream.generation).is_some()
+            }
+            Event::Stream(stream, _) => self.streams.contains_key(&stream.generation),
+            _ => true,
+        }
+    }
+}
+
+fn is_last(event: &StreamEvent) -> bool {
+    matches!(event, StreamEvent::Refused(_) | StreamEvent::Failed(_) | StreamEvent::Ended(_))
+}
+
+/// The remote, and the connections to it.
+#[derive(Debug)]
+struct Link {
+    remote: Remote,
+    credentials: Credentials,
+    clients: Clients,
+}
+
+impl Link {
+    fn new(remote: Remote) -> Self {
+        let mut headers = remote.headers.clone();
+        // These stand in the cookie jar.
+        headers.remove(COOKIE);
+        Self { credentials: Credentials::fixed(headers), clients: Clients::new(&remote), remote }
+    }
+
+    async fn post(&self, post: Post) -> Outcome {
+        let headers = self.credentials.headers(post.renew_credential);
+        let outgoing = Outgoing::post(&self.remote.url, headers, post.body)
+            .of(post.connection.as_ref(), post.session.as_ref());
+        self.answer(outgoing).await
+    }
+
+    async fn delete(&self, connection: &Connection) -> Outcome {
+        let headers = self.credentials.headers(false);
+        let outgoing = Outgoing::delete(&self.remote.url, headers).of(Some(connection), None);
+        self.answer(outgoing).await
+    }
+
+    async fn answer(&self, outgoing: Result<Outgoing, Failure>) -> Outcome {
+        let answer = async {
+            let client = self.clients.for_posts().await?;
+            let response = outgoing?.send(&client).await?;
+            answer::read(response, self.remote.max_message_bytes).await
+        };
+        answer.await.map_or_else(Outcome::from, Outcome::Response)
+    }
+
+    async fn stream(&self, open: Open, batches: &mpsc::Sender<Batch>) {
+        let told = Told { stream: open.stream.clone(), batches };
+        let limit = self.remote.max_message_bytes;
+        match self.opened(open).await {
+            Ok((response, _place)) => stream::read(response, limit, &told).await,
+            Err(failure) => told.tell(vec![StreamEvent::Failed(failure.into())]).await,
+        }
+    }
+
+    async fn opened(&self, open: Open) -> Result<(reqwest::Response, Place), Failure> {
+        let place = self.clients.for_stream().await?;
+        let headers = self.credentials.headers(open.renew_credential);
+        let response = Outgoing::stream(&self.remote.url, headers)
+            .of(Some(&open.connection), open.stream.session.as_ref())?
+            .from(open.cursor.as_ref(), self.remote.cursor_in_query)?
+            .send(&place.client)
+            .await?;
+        Ok((response, place))
+    }
+}

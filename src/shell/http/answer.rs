@@ -1,0 +1,132 @@
+//! Reads what a remote answers, as far as it decides something.
+
+use super::request::{Failure, reason};
+use crate::core::{Millis, Response, limits};
+use bytes::{Bytes, BytesMut};
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
+use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
+
+const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
+/// How long a body that decides nothing may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How much of a body is read for nothing but the connection's next use.
+const DRAINED: usize = 64 * 1024;
+
+/// Reads the answer to a request. A JSON body of a success is read whole, up to `limit`; of a failure
+/// what people are shown; of all else nothing.
+pub(super) async fn read(response: reqwest::Response, limit: usize) -> Result<Response, Failure> {
+    let head = head(&response);
+    if !response.status().is_success() {
+        return Ok(refusal(head, response).await);
+    }
+    let is_bare = matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT);
+    if is_bare || !is_media_type(&head.content_type, "application/json") {
+        // The connection can be used again only after the last byte of the body.
+        tokio::spawn(timeout(PATIENCE, body(response, DRAINED)));
+        return Ok(head);
+    }
+    let (body, end) = body(response, limit).await;
+    match end {
+        BodyEnd::Broken(reason) => Err(Failure::Broken(reason)),
+        end => Ok(Response { body, truncated: matches!(end, BodyEnd::OverLimit), ..head }),
+    }
+}
+
+/// Whether a `Content-Type` is `media_type`, whatever its case and its parameters.
+pub(super) fn is_media_type(content_type: &str, media_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(media_type)
+}
+
+/// The status of a refusal counts even where its body is cut or does not come.
+async fn refusal(head: Response, response: reqwest::Response) -> Response {
+    let (body, end) = timeout(PATIENCE, body(response, limits::ERROR_BODY_BYTES))
+        .await
+        .unwrap_or((Bytes::new(), BodyEnd::OverLimit));
+    Response { body, truncated: !matches!(end, BodyEnd::Whole), ..head }
+}
+
+fn head(response: &reqwest::Response) -> Response {
+    let headers = response.headers();
+    let bytes = |name| headers.get(name).map(|value| Bytes::copy_from_slice(value.as_bytes()));
+    let content_type = bytes(CONTENT_TYPE).unwrap_or_default();
+    Response {
+        status: response.status().as_u16(),
+        content_type: String::from_utf8_lossy(&content_type).into_owned(),
+        connection_id: bytes(CONNECTION_ID),
+        retry_after: retry_after(headers, SystemTime::now()),
+        body: Bytes::new(),
+        truncated: false,
+    }
+}
+
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Millis> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Millis(seconds.saturating_mul(1000)));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    let wait = date.duration_since(now).unwrap_or_default();
+    Some(Millis(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
+}
+
+enum BodyEnd {
+    Whole,
+    OverLimit,
+    Broken(String),
+}
+
+async fn body(mut response: reqwest::Response, limit: usize) -> (Bytes, BodyEnd) {
+    let mut all = BytesMut::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return (all.freeze(), BodyEnd::Whole),
+            Ok(Some(chunk)) if chunk.len() > limit - all.len() => {
+                all.extend_from_slice(&chunk[..limit - all.len()]);
+                return (all.freeze(), BodyEnd::OverLimit);
+            }
+            Ok(Some(chunk)) => all.extend_from_slice(&chunk),
+            Err(error) => return (all.freeze(), BodyEnd::Broken(reason(error))),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use reqwest::header::HeaderValue;
+
+    #[test]
+    fn a_media_type_is_known_whatever_its_case_and_parameters() {
+        for text in
+            ["text/event-stream", "Text/Event-Stream; charset=utf-8", " text/event-stream ;"]
+        {
+            assert!(is_media_type(text, "text/event-stream"), "{text}");
+        }
+        for text in ["", "text/event-streams", "text/html; text/event-stream"] {
+            assert!(!is_media_type(text, "text/event-stream"), "{text}");
+        }
+    }
+
+    #[test]
+    fn l10_retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let cases = [
+            ("3", Some(Millis(3_000))),
+            (" 0 ", Some(Millis(0))),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(Millis(10_000))),
+            ("Sun, 06 Nov 1994 08:49:17 GMT", Some(Millis(0))),
+            ("99999999999999999999", None),
+            ("-1", None),
+            ("soon", None),
+        ];
+        for (text, expected) in cases {
+            let headers =
+                HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(text).unwrap())]);
+            assert_eq!(retry_after(&headers, now), expected, "{text}");
+        }
+    }
+}

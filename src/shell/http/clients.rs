@@ -1,0 +1,239 @@
+//! Keeps the connections: which HTTP they speak, and which request goes over which.
+//!
+//! Streams and POSTs never share a connection. Where a server leaves Nagle's algorithm on and the
+//! system delays acknowledgements, an answer on a stream would wait 40 ms behind the 202 of its POST.
+
+use super::probe;
+use super::request::Failure;
+use crate::cli::HttpVersion;
+use crate::config::Remote;
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::cookie::Jar;
+use reqwest::header::COOKIE;
+use reqwest::{Client, ClientBuilder, Url, redirect};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+
+/// How long one attempt to connect may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a connection is silent before the system asks whether the other end is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_TRIES: u32 = 3;
+/// How long what was sent may stay unacknowledged.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// How often HTTP/2 asks whether the other end is there, and how long it waits for the answer.
+const PING: Duration = Duration::from_secs(15);
+const PING_ANSWER: Duration = Duration::from_secs(10);
+/// Bytes that may be under way on one HTTP/2 stream, and on all of one connection.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+/// An idle HTTP/1.1 connection is not used again after this. Many servers close it after 5 s, and a
+/// POST that meets the closing is one whose fate nobody knows.
+const IDLE_HTTP1: Duration = Duration::from_secs(4);
+/// The same where TLS chose the version: below the 60 s of common proxies.
+const IDLE: Duration = Duration::from_secs(50);
+/// Streams that one client takes. Servers allow about 100 on one HTTP/2 connection, and more would
+/// wait without anyone seeing it.
+const STREAMS_PER_CLIENT: usize = 64;
+
+/// All connections to the remote. They share one cookie jar (L7).
+#[derive(Debug)]
+pub(super) struct Clients {
+    url: Url,
+    version: HttpVersion,
+    is_proxied: bool,
+    jar: Arc<Jar>,
+    protocol: OnceCell<Protocol>,
+    posts: OnceCell<Client>,
+    streams: Mutex<Vec<Shared>>,
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+    /// What TLS agrees on.
+    Negotiated,
+}
+
+/// A client for streams, with a token for each that it has.
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    token: Arc<()>,
+}
+
+/// A place for one stream, held for as long as the stream lives.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The client to open the stream with.
+    pub(super) client: Client,
+    _token: Arc<()>,
+}
+
+impl Clients {
+    /// No connections yet.
+    pub(super) fn new(remote: &Remote) -> Self {
+        Self {
+            url: remote.url.clone(),
+            version: remote.http,
+            is_proxied: is_proxied(&remote.url),
+            jar: Arc::new(jar(remote)),
+            protocol: OnceCell::new(),
+            posts: OnceCell::new(),
+            streams: Mutex::default(),
+        }
+    }
+
+    /// The client for everything that is not a stream.
+    pub(super) async fn for_posts(&self) -> Result<Client, Failure> {
+        let protocol = self.protocol().await?;
+        self.posts.get_or_try_init(async || self.client(protocol)).await.cloned()
+    }
+
+    /// A client with room for one more stream.
+    pub(super) async fn for_stream(&self) -> Result<Place, Failure> {
+        let protocol = self.protocol().await?;
+        // Only this task's own code runs while the lock is held.
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_room = |shared: &&Shared| Arc::strong_count(&shared.token) <= STREAMS_PER_CLIENT;
+        if let Some(shared) = streams.iter().find(with_room) {
+            return Ok(shared.place());
+        }
+        let shared = Shared { client: self.client(protocol)?, token: Arc::default() };
+        let place = shared.place();
+        streams.push(shared);
+        Ok(place)
+    }
+
+    /// What is spoken, found out before the first request. Where no connection can be made it is
+    /// found out the next time.
+    async fn protocol(&self) -> Result<Protocol, Failure> {
+        self.protocol
+            .get_or_try_init(async || match self.version {
+                HttpVersion::Http1 => Ok(Protocol::Http1),
+                _ if self.url.scheme() == "https" => Ok(Protocol::Negotiated),
+                HttpVersion::Http2 => Ok(Protocol::Http2),
+                HttpVersion::Auto if self.is_proxied => Ok(Protocol::Http1),
+                HttpVersion::Auto => match probe::speaks_http2(&self.url, CONNECT).await? {
+                    true => Ok(Protocol::Http2),
+                    false => Ok(Protocol::Http1),
+                },
+            })
+            .await
+            .copied()
+    }
+
+    fn client(&self, protocol: Protocol) -> Result<Client, Failure> {
+        let builder = Client::builder()
+            .user_agent(concat!("acp-tether/", env!("CARGO_PKG_VERSION")))
+            .cookie_provider(Arc::clone(&self.jar))
+            .redirect(redirect::Policy::none())
+            .referer(false);
+        let builder = self.secured(self.proxied(watched(spoken(builder, protocol))));
+        builder.build().map_err(|error| Failure::Unsent(super::request::reason(error)))
+    }
+
+    fn proxied(&self, builder: ClientBuilder) -> ClientBuilder {
+        if self.is_proxied { builder } else { builder.no_proxy() }
+    }
+
+    /// Without TLS the system's certificates are not needed, and are not loaded: that takes time, and
+    /// fails where there are none.
+    fn secured(&self, builder: ClientBuilder) -> ClientBuilder {
+        if self.url.scheme() == "http" && !self.is_proxied {
+            builder.tls_certs_only([])
+        } else {
+            builder
+        }
+    }
+}
+
+impl Shared {
+    fn place(&self) -> Place {
+        Place { client: self.client.clone(), _token: Arc::clone(&self.token) }
+    }
+}
+
+fn spoken(builder: ClientBuilder, protocol: Protocol) -> ClientBuilder {
+    match protocol {
+        Protocol::Http1 => builder.http1_only().pool_idle_timeout(IDLE_HTTP1),
+        Protocol::Http2 => builder.http2_prior_knowledge().pool_idle_timeout(IDLE),
+        Protocol::Negotiated => builder.pool_idle_timeout(IDLE),
+    }
+}
+
+/// No time limit over a whole request: it would end healthy streams. Dead connections are found by
+/// asking the other end.
+fn watched(builder: ClientBuilder) -> ClientBuilder {
+    let builder = builder
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .tcp_keepalive(KEEP_ALIVE)
+        .tcp_keepalive_interval(KEEP_ALIVE_INTERVAL)
+        .tcp_keepalive_retries(KEEP_ALIVE_TRIES)
+        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_timeout(PING_ANSWER)
+        .http2_keep_alive_while_idle(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW);
+    #[cfg(target_os = "linux")]
+    let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
+    builder
+}
+
+/// Whether the environment or the system names a proxy for `url`. A proxy never stands between this
+/// machine and itself.
+fn is_proxied(url: &Url) -> bool {
+    let uri = url.as_str().parse().ok();
+    !is_loopback(url) && uri.is_some_and(|uri| Matcher::from_system().intercept(&uri).is_some())
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    address.map_or(host == "localhost" || host.ends_with(".localhost"), |address| {
+        address.to_canonical().is_loopback()
+    })
+}
+
+/// The cookies that the person gave in a header stand in the jar: a `Cookie` header of a request
+/// would keep the server's own cookies out.
+fn jar(remote: &Remote) -> Jar {
+    let jar = Jar::default();
+    for header in remote.headers.get_all(COOKIE) {
+        let text = String::from_utf8_lossy(header.as_bytes());
+        for cookie in text.split(';') {
+            jar.add_cookie_str(&format!("{}; Path=/", cookie.trim()), &remote.url);
+        }
+    }
+    jar
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k91_no_proxy_stands_between_this_machine_and_itself() {
+        let cases = [
+            ("http://127.0.0.1:1/", true),
+            ("http://127.9.9.9/", true),
+            ("http://[::1]/", true),
+            ("http://[::ffff:127.0.0.1]/", true),
+            ("http://localhost/", true),
+            ("http://agent.localhost/", true),
+            ("http://example.com/", false),
+            ("http://127.0.0.1.example.com/", false),
+            ("http://10.0.0.1/", false),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(is_loopback(&url.parse().unwrap()), expected, "{url}");
+        }
+    }
+}

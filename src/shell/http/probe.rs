@@ -1,0 +1,37 @@
+//! Finds out whether a server speaks HTTP/2 over plain `http://` (L6).
+
+use super::request::Failure;
+use reqwest::Url;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The preface of HTTP/2 and an empty SETTINGS frame.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// The length of a frame's header, and where in it the type stands.
+const FRAME_HEADER: usize = 9;
+const FRAME_TYPE: usize = 3;
+const SETTINGS: u8 = 4;
+/// How long a server may think before it is taken for one that does not speak HTTP/2.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// Connects to the server of `url` and greets it in HTTP/2. Fails only where no connection can be
+/// made.
+pub(super) async fn speaks_http2(url: &Url, connect: Duration) -> Result<bool, Failure> {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let port = url.port_or_known_default().unwrap_or_default();
+    let stream = match timeout(connect, TcpStream::connect((host, port))).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(Failure::Unsent(error.to_string())),
+        Err(_) => return Err(Failure::Unsent("the connection timed out".to_owned())),
+    };
+    Ok(timeout(WAIT, greet(stream)).await.is_ok_and(|answer| answer.is_ok_and(|is| is)))
+}
+
+async fn greet(mut stream: TcpStream) -> std::io::Result<bool> {
+    stream.write_all(HELLO).await?;
+    let mut frame = [0; FRAME_HEADER];
+    stream.read_exact(&mut frame).await?;
+    Ok(frame[FRAME_TYPE] == SETTINGS)
+}

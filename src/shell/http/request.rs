@@ -1,0 +1,260 @@
+//! Sends one request, with its headers and its redirects (L4, L8).
+
+use crate::config::redacted;
+use crate::core::redirect::{Refusal, Verdict, decide};
+use crate::core::{Connection, Outcome, SessionId, limits};
+use bytes::Bytes;
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION,
+};
+use reqwest::{Client, Method, Request, Response, Url};
+use std::error::Error;
+
+const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
+const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("acp-protocol-version");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The names of the cursor in the query (R4).
+const CURSOR_PARAMETERS: [&str; 2] = ["last_event_id", "lastEventId"];
+
+/// Why there is no response. Holds neither a query nor a header's value (X1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Nothing left this machine.
+    Unsent(String),
+    /// The request left, or may have.
+    Broken(String),
+    /// The remote redirects to where we do not follow.
+    Redirected { status: u16, reason: String },
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unsent(reason) => Self::Unsent(reason),
+            Failure::Broken(reason) => Self::Broken(reason),
+            Failure::Redirected { status, reason } => Self::Redirected { status, reason },
+        }
+    }
+}
+
+/// A request as it is sent, again at each redirect.
+#[derive(Clone, Debug)]
+pub(super) struct Outgoing {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Outgoing {
+    /// A POST of a message.
+    pub(super) fn post(url: &Url, mut headers: HeaderMap, body: Bytes) -> Self {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        Self { method: Method::POST, url: url.clone(), headers, body }
+    }
+
+    /// A GET of a stream.
+    pub(super) fn stream(url: &Url, mut headers: HeaderMap) -> Self {
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Self { method: Method::GET, url: url.clone(), headers, body: Bytes::new() }
+    }
+
+    /// The DELETE of a connection.
+    pub(super) fn delete(url: &Url, headers: HeaderMap) -> Self {
+        Self { method: Method::DELETE, url: url.clone(), headers, body: Bytes::new() }
+    }
+
+    /// Names the connection and the session (L4).
+    pub(super) fn of(
+        mut self,
+        connection: Option<&Connection>,
+        session: Option<&SessionId>,
+    ) -> Result<Self, Failure> {
+        if let Some(connection) = connection {
+            self.set(CONNECTION_ID, &connection.id)?;
+            if let Some(version) = &connection.version {
+                self.set(PROTOCOL_VERSION, version)?;
+            }
+        }
+        if let Some(session) = session {
+            self.set(SESSION_ID, session.0.as_bytes())?;
+        }
+        Ok(self)
+    }
+
+    /// Says from where the stream is to go on (R4).
+    pub(super) fn from(
+        mut self,
+        cursor: Option<&Bytes>,
+        also_in_query: bool,
+    ) -> Result<Self, Failure> {
+        if let Some(cursor) = cursor {
+            self.set(LAST_EVENT_ID, cursor)?;
+        }
+        if also_in_query || cursor.is_none() {
+            let query = query_with_cursor(self.url.query(), cursor.map(AsRef::as_ref));
+            self.url.set_query(query.as_deref());
+        }
+        Ok(self)
+    }
+
+    /// Sends it, and again to where the remote redirects within its own origin (L8).
+    pub(super) async fn send(mut self, client: &Client) -> Result<Response, Failure> {
+        let is_get = self.method == Method::GET;
+        let mut hops = 0;
+        loop {
+            let response = client.execute(self.request()).await.map_err(Failure::from)?;
+            let status = response.status().as_u16();
+            let target = target(&self.url, &response);
+            let same_origin = target.as_ref().map(|target| target.origin() == self.url.origin());
+            match (decide(status, is_get, same_origin, hops), target) {
+                (Verdict::Follow, Some(target)) => {
+                    self.url = target;
+                    hops += 1;
+                }
+                (Verdict::Refuse(refusal), Some(target)) => {
+                    let reason = refused(refusal, &target);
+                    return Err(Failure::Redirected { status, reason });
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    fn request(&self) -> Request {
+        let mut request = Request::new(self.method.clone(), self.url.clone());
+        *request.headers_mut() = self.headers.clone();
+        if self.method == Method::POST {
+            *request.body_mut() = Some(self.body.clone().into());
+        }
+        request
+    }
+
+    /// The core lets nothing pass that cannot stand in a header (L4, R3).
+    fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Failure> {
+        let value = HeaderValue::from_bytes(value).map_err(|_| {
+            Failure::Broken(format!("the value of {name} cannot stand in a header"))
+        })?;
+        self.headers.insert(name, value);
+        Ok(())
+    }
+}
+
+impl From<reqwest::Error> for Failure {
+    fn from(error: reqwest::Error) -> Self {
+        let is_unsent = error.is_connect() || error.is_builder();
+        let reason = reason(error);
+        if is_unsent { Self::Unsent(reason) } else { Self::Broken(reason) }
+    }
+}
+
+/// What went wrong, for people. The outermost texts name layers and URLs, the innermost the matter.
+pub(super) fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut parts: Vec<String> = Vec::new();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if !text.starts_with("client error")
+            && parts.last().is_none_or(|last| !last.contains(&text))
+        {
+            parts.push(text);
+        }
+        source = error.source();
+    }
+    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
+}
+
+/// Where a response points to, without credentials.
+fn target(from: &Url, response: &Response) -> Option<Url> {
+    let location = response.headers().get(LOCATION)?;
+    let mut target = from.join(std::str::from_utf8(location.as_bytes()).ok()?).ok()?;
+    // Both fail only for URLs that cannot have user info.
+    let _ = target.set_username("");
+    let _ = target.set_password(None);
+    Some(target)
+}
+
+fn refused(refusal: Refusal, target: &Url) -> String {
+    let place = redacted(target);
+    match refusal {
+        Refusal::OtherOrigin => format!(
+            "the remote redirects to another origin, {place}, and no credential follows it there: \
+             if you trust it, configure that URL"
+        ),
+        Refusal::LosesMessage => format!(
+            "the remote redirects to {place} in a way that would lose the message: configure that URL"
+        ),
+        Refusal::TooMany => format!(
+            "the remote redirects more than {} times, the last time to {place}: configure the URL \
+             of the agent itself",
+            limits::REDIRECTS
+        ),
+    }
+}
+
+/// The query with the cursor parameters set to `cursor`, or without them. All else of it stays as
+/// it is.
+fn query_with_cursor(query: Option<&str>, cursor: Option<&[u8]>) -> Option<String> {
+    let is_cursor =
+        |part: &&str| CURSOR_PARAMETERS.contains(&part.split('=').next().unwrap_or(part));
+    let has_cursor = query.is_some_and(|query| query.split('&').any(|part| is_cursor(&part)));
+    if cursor.is_none() && !has_cursor {
+        return query.map(str::to_owned);
+    }
+    let kept = query.into_iter().flat_map(|query| query.split('&')).filter(|part| !is_cursor(part));
+    let mut parts: Vec<String> = kept.map(str::to_owned).collect();
+    if let Some(cursor) = cursor {
+        let cursor = percent_encoded(cursor);
+        parts.retain(|part| !part.is_empty());
+        parts.extend(CURSOR_PARAMETERS.map(|name| format!("{name}={cursor}")));
+    }
+    (!parts.is_empty()).then(|| parts.join("&"))
+}
+
+fn percent_encoded(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(*byte));
+            }
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r4_of_the_query_only_the_cursor_is_touched() {
+        let cases = [
+            (None, None, None),
+            (Some(""), None, Some("")),
+            (Some("x=%7E&y=a+b&&z"), None, Some("x=%7E&y=a+b&&z")),
+            (Some("last_event_id=3"), None, None),
+            (Some("a=1&lastEventId=3&b&last_event_id"), None, Some("a=1&b")),
+            (Some("xlast_event_id=3"), None, Some("xlast_event_id=3")),
+            (None, Some("7"), Some("last_event_id=7&lastEventId=7")),
+            (Some(""), Some("7"), Some("last_event_id=7&lastEventId=7")),
+            (
+                Some("a=%7e&lastEventId=3"),
+                Some("7 &ä"),
+                Some("a=%7e&last_event_id=7%20%26%C3%A4&lastEventId=7%20%26%C3%A4"),
+            ),
+        ];
+        for (query, cursor, expected) in cases {
+            let found = query_with_cursor(query, cursor.map(str::as_bytes));
+            assert_eq!(found.as_deref(), expected, "{query:?} {cursor:?}");
+        }
+    }
+}

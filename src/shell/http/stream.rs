@@ -1,0 +1,96 @@
+//! Reads one stream of the remote and tells what happens on it.
+
+use super::Batch;
+use super::answer;
+use super::request::reason;
+use crate::core::{End, Millis, StreamEvent, StreamId};
+use crate::wire::sse::{Decoder, Item};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use reqwest::{Response, StatusCode, Version};
+use tokio::sync::mpsc;
+
+/// The end of the name of the header that tells a server's numbering of events (R5).
+const EVENT_EPOCH: &str = "-event-epoch";
+
+/// Reads the answer to a GET of a stream to its end.
+pub(super) async fn read(response: Response, limit: usize, told: &Told<'_>) {
+    if !is_stream(&response) {
+        let refused = match answer::read(response, limit).await {
+            Ok(response) => StreamEvent::Refused(response),
+            Err(failure) => StreamEvent::Failed(failure.into()),
+        };
+        return told.tell(vec![refused]).await;
+    }
+    let event_epoch = event_epoch(response.headers());
+    told.tell(vec![StreamEvent::Opened { event_epoch }]).await;
+    let end = read_events(response, Decoder::new(limit), told).await;
+    told.tell(vec![StreamEvent::Ended(end)]).await;
+}
+
+/// Who is told what happens on a stream.
+#[derive(Debug)]
+pub(super) struct Told<'a> {
+    /// The stream.
+    pub(super) stream: StreamId,
+    /// Where what happens is taken from.
+    pub(super) batches: &'a mpsc::Sender<Batch>,
+}
+
+impl Told<'_> {
+    /// Waits where there is no room, so that the stream is not read on and the remote waits too
+    /// (P6).
+    pub(super) async fn tell(&self, events: Vec<StreamEvent>) {
+        let stream = self.stream.clone();
+        // Nobody takes batches any more: the process is ending, and this task with it.
+        let _ = self.batches.send(Batch { stream, events }).await;
+    }
+}
+
+async fn read_events(mut response: Response, mut decoder: Decoder, told: &Told<'_>) -> End {
+    let is_end_marked = is_end_marked(&response);
+    let mut items = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                decoder.push(chunk, &mut items);
+                if !items.is_empty() {
+                    told.tell(items.drain(..).map(StreamEvent::from).collect()).await;
+                }
+            }
+            Ok(None) if is_end_marked => return End::Clean,
+            Ok(None) => return End::Broken("the connection closed, which may be a cut".to_owned()),
+            Err(error) => return End::Broken(reason(error)),
+        }
+    }
+}
+
+impl From<Item> for StreamEvent {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Event { data, id } => Self::Message { data, id },
+            Item::TooLarge => Self::TooLarge,
+            Item::Comment => Self::Comment,
+            Item::Retry(milliseconds) => Self::Retry(Millis(milliseconds)),
+        }
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let content_type = response.headers().get(reqwest::header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    response.status() == StatusCode::OK && answer::is_media_type(content_type, "text/event-stream")
+}
+
+/// Whether the end of the body is told from a cut. In HTTP/1 a body without length and encoding just
+/// ends with its connection, and so it does when the server dies.
+fn is_end_marked(response: &Response) -> bool {
+    let headers = response.headers();
+    response.version() >= Version::HTTP_2
+        || headers.contains_key(TRANSFER_ENCODING)
+        || headers.contains_key(CONTENT_LENGTH)
+}
+
+fn event_epoch(headers: &HeaderMap) -> Option<bytes::Bytes> {
+    let (_, value) = headers.iter().find(|(name, _)| name.as_str().ends_with(EVENT_EPOCH))?;
+    Some(bytes::Bytes::copy_from_slice(value.as_bytes()))
+}

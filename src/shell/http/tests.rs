@@ -1,0 +1,674 @@
+//! The shell's HTTP against small servers on the loopback.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::{BATCHES, Batch, Http};
+use crate::cli::{Cli, Command};
+use crate::config::Config;
+use crate::core::{
+    Connection, End, Epoch, Event, Generation, Open, Outcome, Post, PostId, Response, SessionId,
+    StreamEvent, StreamId,
+};
+use bytes::Bytes;
+use clap::Parser;
+use futures_util::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+type Body = BoxBody<Bytes, Infallible>;
+type Answer = hyper::Response<Body>;
+
+/// What a server saw of one request.
+#[derive(Clone, Debug)]
+struct Seen {
+    peer: SocketAddr,
+    version: Version,
+    request: String,
+    headers: hyper::HeaderMap,
+    body: Bytes,
+}
+
+impl Seen {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()).unwrap())
+    }
+}
+
+/// A server whose answers a function gives. Nagle's algorithm stays on.
+struct Server {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+#[derive(Clone, Copy)]
+enum Speaks {
+    Both,
+    Http1,
+}
+
+impl Server {
+    async fn start(
+        speaks: Speaks,
+        answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&seen);
+        let answer = Arc::new(answer);
+        tokio::spawn(async move {
+            loop {
+                let (socket, peer) = listener.accept().await.unwrap();
+                let (all, answer) = (Arc::clone(&all), Arc::clone(&answer));
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let (all, answer) = (Arc::clone(&all), Arc::clone(&answer));
+                    async move {
+                        let (parts, body) = request.into_parts();
+                        let seen = Seen {
+                            peer,
+                            version: parts.version,
+                            request: format!(
+                                "{} {}",
+                                parts.method,
+                                parts.uri.path_and_query().unwrap()
+                            ),
+                            headers: parts.headers,
+                            body: body.collect().await.unwrap().to_bytes(),
+                        };
+                        let answer = answer(&seen);
+                        all.lock().unwrap().push(seen);
+                        Ok::<_, Infallible>(answer)
+                    }
+                });
+                tokio::spawn(async move {
+                    let server = auto::Builder::new(TokioExecutor::new());
+                    let socket = TokioIo::new(socket);
+                    let _ = match speaks {
+                        Speaks::Both => server.serve_connection(socket, service).await,
+                        Speaks::Http1 => {
+                            server.http1_only().serve_connection(socket, service).await
+                        }
+                    };
+                });
+            }
+        });
+        Self { address, seen }
+    }
+
+    fn url(&self, rest: &str) -> String {
+        format!("http://{}{rest}", self.address)
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+    let mut answer = hyper::Response::builder().status(status);
+    for (name, value) in headers {
+        answer = answer.header(*name, *value);
+    }
+    answer.body(Full::new(body.into()).boxed()).unwrap()
+}
+
+/// An event stream that says what is sent to it.
+fn event_stream() -> (mpsc::UnboundedSender<Bytes>, Answer) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let chunks = stream::unfold(receiver, |mut receiver| async move {
+        let chunk = receiver.recv().await?;
+        Some((Ok(Frame::data(chunk)), receiver))
+    });
+    let answer = hyper::Response::builder().header("content-type", "text/event-stream");
+    (sender, answer.body(BodyExt::boxed(StreamBody::new(chunks))).unwrap())
+}
+
+/// Answers each connection with `text` as it stands, then closes it.
+async fn raw(text: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let _ = socket.read(&mut [0; 4096]).await;
+            let _ = socket.write_all(text.as_bytes()).await;
+        }
+    });
+    format!("http://{address}/acp")
+}
+
+/// A URL at which nobody listens.
+async fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}/acp?key=s3cret", listener.local_addr().unwrap())
+}
+
+/// The shell's side, as the core uses it.
+struct Client {
+    http: Http,
+    ends: mpsc::UnboundedReceiver<Event>,
+    batches: mpsc::Receiver<Batch>,
+    count: u64,
+}
+
+impl Client {
+    fn new(arguments: &[&str]) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let all = ["acp-tether", "connect"].iter().chain(arguments);
+        let Command::Connect(flags) = Cli::try_parse_from(all).unwrap().command else {
+            panic!("not a connect")
+        };
+        let remote = Config::new(&flags, |_| Ok("s3cret".to_owned())).remote.unwrap();
+        let (ends_sender, ends) = mpsc::unbounded_channel();
+        let (batches_sender, batches) = mpsc::channel(BATCHES);
+        let http = Http::new(remote, ends_sender, batches_sender);
+        Self { http, ends, batches, count: 0 }
+    }
+
+    fn start_post(&mut self, body: &'static str) -> PostId {
+        self.count += 1;
+        let post = Post {
+            id: PostId(self.count),
+            connection: Some(connection()),
+            session: Some(session("sitzung-ä")),
+            renew_credential: false,
+            body: Bytes::from_static(body.as_bytes()),
+        };
+        self.http.post(post);
+        PostId(self.count)
+    }
+
+    async fn post(&mut self, body: &'static str) -> Outcome {
+        let id = self.start_post(body);
+        let event = self.ends.recv().await.unwrap();
+        assert!(self.http.is_awaited(&event));
+        match event {
+            Event::Posted(posted, outcome) if posted == id => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn open(&mut self, name: &str, cursor: Option<&'static str>) -> StreamId {
+        self.count += 1;
+        let stream = StreamId {
+            session: Some(session(name)),
+            epoch: Epoch(1),
+            generation: Generation(self.count),
+        };
+        self.http.open(Open {
+            stream: stream.clone(),
+            connection: connection(),
+            cursor: cursor.map(|cursor| Bytes::from_static(cursor.as_bytes())),
+            renew_credential: false,
+        });
+        stream
+    }
+
+    /// The next events that are awaited.
+    async fn events(&mut self) -> Vec<StreamEvent> {
+        let Batch { stream, events } = self.batches.recv().await.unwrap();
+        let http = &mut self.http;
+        let is_awaited =
+            |event: &StreamEvent| http.is_awaited(&Event::Stream(stream.clone(), event.clone()));
+        events.into_iter().filter(is_awaited).collect()
+    }
+
+    async fn event(&mut self) -> StreamEvent {
+        let mut events = self.events().await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        events.remove(0)
+    }
+}
+
+fn connection() -> Connection {
+    Connection { id: Bytes::from_static(b"c-1"), version: Some(Bytes::from_static(b"1")) }
+}
+
+fn session(name: &str) -> SessionId {
+    SessionId(name.into())
+}
+
+#[track_caller]
+fn response(outcome: Outcome) -> Response {
+    match outcome {
+        Outcome::Response(response) => response,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn l10_without_a_connection_nothing_left_whatever_http_is_spoken() {
+    for http in ["auto", "1.1", "2"] {
+        let mut client = Client::new(&[&nobody().await, "--http", http]);
+        let outcome = client.post("{}").await;
+        let Outcome::Unsent(reason) = outcome else { panic!("{http}: {outcome:?}") };
+        assert!(reason.contains("refused"), "{http}: {reason}");
+        assert!(!reason.contains("s3cret"), "{http}: {reason}");
+        client.open("s", None);
+        let event = client.event().await;
+        assert!(matches!(event, StreamEvent::Failed(Outcome::Unsent(_))), "{http}: {event:?}");
+    }
+}
+
+#[tokio::test]
+async fn l10_a_connection_that_closes_before_the_answer_breaks_the_request() {
+    let url = raw("").await;
+    for http in ["auto", "1.1", "2"] {
+        let mut client = Client::new(&[&url, "--http", http]);
+        let outcome = client.post("{}").await;
+        assert!(matches!(outcome, Outcome::Broken(_)), "{http}: {outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn l9_of_an_acceptance_the_head_is_the_answer() {
+    let server = Server::start(Speaks::Both, |seen| match seen.body.as_ref() {
+        b"202" => answer(202, &[("content-type", "application/json")], "{}"),
+        b"204" => answer(204, &[], ""),
+        b"200" => answer(200, &[("content-type", "text/html")], "<p>"),
+        _ => event_stream().1,
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    for (body, status) in [("202", 202), ("204", 204), ("200", 200), ("stream", 200)] {
+        let response = response(client.post(body).await);
+        assert_eq!((response.status, response.body.as_ref()), (status, &b""[..]), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn l9_a_json_body_of_a_success_comes_whole_up_to_the_size_limit() {
+    let server = Server::start(Speaks::Both, |seen| {
+        let headers = [
+            ("content-type", "Application/JSON; charset=utf-8"),
+            ("acp-connection-id", "c-7"),
+            ("retry-after", "2"),
+        ];
+        answer(200, &headers, seen.body.repeat(100))
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp"), "--max-message-bytes", "2000"]);
+    let whole = response(client.post("0123456789").await);
+    assert_eq!((whole.body.len(), whole.truncated), (1000, false));
+    assert_eq!(whole.connection_id.unwrap(), "c-7");
+    assert_eq!(whole.retry_after.unwrap().0, 2_000);
+    assert_eq!(whole.content_type, "Application/JSON; charset=utf-8");
+    let cut = response(client.post("0123456789012345678901234567890").await);
+    assert_eq!((cut.body.len(), cut.truncated), (2000, true));
+}
+
+#[tokio::test]
+async fn l10_of_a_refusal_8_kib_are_shown() {
+    let server = Server::start(Speaks::Both, |seen| match seen.body.as_ref() {
+        b"long" => answer(409, &[], vec![b'x'; 20_000]),
+        _ => answer(503, &[("content-type", "application/json")], "{}"),
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    let long = response(client.post("long").await);
+    assert_eq!((long.status, long.body.len(), long.truncated), (409, 8192, true));
+    let short = response(client.post("short").await);
+    assert_eq!((short.status, short.body.as_ref(), short.truncated), (503, &b"{}"[..], false));
+}
+
+#[tokio::test]
+async fn l10_a_body_that_is_cut_breaks_an_answer_but_not_a_refusal() {
+    let url =
+        raw("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{")
+            .await;
+    let outcome = Client::new(&[&url]).post("{}").await;
+    assert!(matches!(outcome, Outcome::Broken(_)), "{outcome:?}");
+    let url = raw("HTTP/1.1 409 Conflict\r\ncontent-length: 9\r\n\r\n{").await;
+    let refusal = response(Client::new(&[&url]).post("{}").await);
+    assert_eq!((refusal.status, refusal.body.as_ref(), refusal.truncated), (409, &b"{"[..], true));
+}
+
+#[tokio::test]
+async fn l4_requests_carry_the_headers_of_the_protocol_and_of_the_person() {
+    let server = Server::start(Speaks::Both, |_| answer(404, &[], "")).await;
+    let header = "Authorization: Bearer ${TOKEN}";
+    let mut client = Client::new(&[&server.url("/acp?a=%7E"), "--header", header]);
+    client.post("{\"a\":1}").await;
+    client.open("s", Some("e 7"));
+    client.event().await;
+    client.http.delete(connection());
+    let event = client.ends.recv().await.unwrap();
+    assert!(matches!(event, Event::Deleted(Outcome::Response(_))), "{event:?}");
+    let [post, get, delete] = server.seen().try_into().unwrap();
+
+    assert_eq!(post.request, "POST /acp?a=%7E");
+    assert_eq!(post.body, "{\"a\":1}");
+    assert_eq!(post.header("content-type"), Some("application/json"));
+    assert_eq!(post.header("accept"), Some("application/json, text/event-stream"));
+    assert_eq!(post.header("acp-session-id"), Some("sitzung-ä"));
+    assert_eq!(post.header("user-agent"), Some(concat!("acp-tether/", env!("CARGO_PKG_VERSION"))));
+
+    assert_eq!(get.request, "GET /acp?a=%7E");
+    assert_eq!(get.header("accept"), Some("text/event-stream"));
+    assert_eq!(get.header("accept-encoding"), Some("identity"));
+    assert_eq!(get.header("cache-control"), Some("no-store"));
+    assert_eq!(get.header("last-event-id"), Some("e 7"));
+    assert_eq!(get.header("acp-session-id"), Some("s"));
+
+    assert_eq!(delete.request, "DELETE /acp?a=%7E");
+    assert_eq!(delete.header("acp-session-id"), None);
+    for seen in [post, get, delete] {
+        assert_eq!(seen.header("acp-connection-id"), Some("c-1"));
+        assert_eq!(seen.header("acp-protocol-version"), Some("1"));
+        assert_eq!(seen.header("authorization"), Some("Bearer s3cret"));
+    }
+}
+
+#[tokio::test]
+async fn r4_the_cursor_stands_in_the_query_where_that_is_asked_for() {
+    let server = Server::start(Speaks::Both, |_| answer(404, &[], "")).await;
+    let url = server.url("/acp?lastEventId=3&a");
+    for (flags, cursor, expected) in [
+        (&[][..], None, "GET /acp?a"),
+        (&["--cursor-in-query"], None, "GET /acp?a"),
+        (&["--cursor-in-query"], Some("7"), "GET /acp?a&last_event_id=7&lastEventId=7"),
+    ] {
+        let mut client = Client::new(&[&[url.as_str()], flags].concat());
+        client.open("s", cursor);
+        client.event().await;
+        assert_eq!(server.seen().last().unwrap().request, expected);
+    }
+}
+
+#[tokio::test]
+async fn l6_auto_finds_out_what_the_server_speaks() {
+    for (speaks, http, expected) in [
+        (Speaks::Both, "auto", Version::HTTP_2),
+        (Speaks::Both, "1.1", Version::HTTP_11),
+        (Speaks::Both, "2", Version::HTTP_2),
+        (Speaks::Http1, "auto", Version::HTTP_11),
+    ] {
+        let server = Server::start(speaks, |_| answer(202, &[], "")).await;
+        let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
+        response(client.post("{}").await);
+        client.open("s", None);
+        client.event().await;
+        let versions: Vec<Version> = server.seen().iter().map(|seen| seen.version).collect();
+        assert_eq!(versions, [expected; 2], "{http}");
+    }
+}
+
+#[tokio::test]
+async fn l7_cookies_are_kept_and_returned_on_every_connection() {
+    let server = Server::start(Speaks::Both, |_| {
+        answer(404, &[("set-cookie", "route=7; Path=/; HttpOnly")], "")
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp"), "--header", "Cookie: mine=1"]);
+    client.post("{}").await;
+    client.open("s", None);
+    client.event().await;
+    client.post("{}").await;
+    let cookies: Vec<Vec<String>> = server
+        .seen()
+        .iter()
+        .map(|seen| {
+            let mut cookies: Vec<String> =
+                seen.header("cookie").unwrap().split("; ").map(str::to_owned).collect();
+            cookies.sort();
+            cookies
+        })
+        .collect();
+    assert_eq!(cookies, [vec!["mine=1"], vec!["mine=1", "route=7"], vec!["mine=1", "route=7"]]);
+}
+
+/// A server that redirects `/acp` with a status to a place, and accepts at `/moved`.
+async fn redirecting(status: u16, location: &str) -> Server {
+    let location = location.to_owned();
+    Server::start(Speaks::Both, move |seen| match seen.request.ends_with("/moved?key=s3cret") {
+        true => answer(202, &[], ""),
+        false => answer(status, &[("location", &location)], ""),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn l8_a_redirect_with_307_or_308_keeps_method_body_and_headers() {
+    for status in [307, 308] {
+        let server = redirecting(status, "/moved?key=s3cret").await;
+        let mut client = Client::new(&[&server.url("/acp"), "--header", "X-Key: s3cret"]);
+        assert_eq!(response(client.post("{\"a\":1}").await).status, 202);
+        let [first, second] = server.seen().try_into().unwrap();
+        assert_eq!(second.request, "POST /moved?key=s3cret");
+        assert_eq!(second.body, first.body);
+        assert_eq!(second.headers, first.headers);
+    }
+}
+
+#[tokio::test]
+async fn l8_a_redirect_that_would_lose_the_message_names_the_url_to_configure() {
+    for status in [301, 302, 303] {
+        let server = redirecting(status, "/moved?key=s3cret").await;
+        let mut client = Client::new(&[&server.url("/acp")]);
+        let outcome = client.post("{}").await;
+        let Outcome::Redirected { status: told, reason } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(told, status);
+        assert!(reason.contains(&server.url("/moved in")), "{reason}");
+        assert!(!reason.contains("s3cret"), "{reason}");
+        assert_eq!(server.seen().len(), 1);
+        client.open("s", None);
+        client.event().await;
+        assert_eq!(server.seen()[2].request, "GET /moved?key=s3cret");
+    }
+}
+
+#[tokio::test]
+async fn l8_a_redirect_to_another_origin_is_refused_and_no_request_goes_there() {
+    let other = Server::start(Speaks::Both, |_| answer(202, &[], "")).await;
+    for status in [301, 302, 303, 307, 308] {
+        let server = redirecting(status, &other.url("/moved?key=s3cret")).await;
+        let mut client = Client::new(&[&server.url("/acp"), "--header", "X-Key: s3cret"]);
+        let outcome = client.post("{}").await;
+        let Outcome::Redirected { reason, .. } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains("another origin") && !reason.contains("s3cret"), "{reason}");
+        client.open("s", None);
+        let event = client.event().await;
+        let StreamEvent::Failed(Outcome::Redirected { .. }) = event else { panic!("{event:?}") };
+    }
+    assert!(other.seen().is_empty(), "{:?}", other.seen());
+}
+
+#[tokio::test]
+async fn l8_a_redirect_in_a_circle_ends_after_five() {
+    let server = redirecting(307, "/acp").await;
+    let outcome = Client::new(&[&server.url("/acp")]).post("{}").await;
+    assert!(matches!(outcome, Outcome::Redirected { status: 307, .. }), "{outcome:?}");
+    assert_eq!(server.seen().len(), 6);
+}
+
+#[tokio::test]
+async fn r9_a_stream_tells_what_comes_and_that_its_body_ended() {
+    for http in ["1.1", "2"] {
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&streams);
+        let server = Server::start(Speaks::Both, move |_| {
+            let (sender, mut answer) = event_stream();
+            answer.headers_mut().insert("x-any-event-epoch", "9".parse().unwrap());
+            kept.lock().unwrap().push(sender);
+            answer
+        })
+        .await;
+        let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
+        client.open("s", None);
+        let event = client.event().await;
+        let StreamEvent::Opened { event_epoch: Some(epoch) } = event else { panic!("{event:?}") };
+        assert_eq!(epoch, "9");
+        let sender = streams.lock().unwrap().pop().unwrap();
+        sender.send("id: 1\ndata: {}\n\n:\n\nretry: 70\n\n".into()).unwrap();
+        let events = client.events().await;
+        let [
+            StreamEvent::Message { data: Some(data), id: Some(id) },
+            StreamEvent::Comment,
+            StreamEvent::Retry(retry),
+        ] = &events[..]
+        else {
+            panic!("{events:?}")
+        };
+        assert_eq!((data.as_ref(), id.as_ref(), retry.0), (&b"{}"[..], &b"1"[..], 70));
+        drop(sender);
+        let event = client.event().await;
+        assert!(matches!(event, StreamEvent::Ended(End::Clean)), "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn r9_a_body_that_is_cut_or_just_stops_is_no_clean_end() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n3\r\n:\n\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9\r\n\r\n:\n\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n:\n\n",
+    ] {
+        let mut client = Client::new(&[&raw(answer).await]);
+        client.open("s", None);
+        let mut last = client.events().await;
+        while let Some(StreamEvent::Opened { .. } | StreamEvent::Comment) = last.last() {
+            last = client.events().await;
+        }
+        assert!(matches!(last[..], [StreamEvent::Ended(End::Broken(_))]), "{answer}: {last:?}");
+    }
+}
+
+#[tokio::test]
+async fn l6_a_get_answered_with_another_type_or_status_is_refused() {
+    let server = Server::start(Speaks::Both, |seen| match seen.header("acp-session-id") {
+        Some("html") => answer(200, &[("content-type", "text/html")], "<p>log in</p>"),
+        Some("gone") => answer(404, &[("content-type", "text/plain")], "no session"),
+        _ => answer(204, &[], ""),
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    for (name, status, body) in [("html", 200, ""), ("gone", 404, "no session"), ("none", 204, "")]
+    {
+        client.open(name, None);
+        let event = client.event().await;
+        let StreamEvent::Refused(response) = event else { panic!("{name}: {event:?}") };
+        assert_eq!((response.status, response.body.as_ref()), (status, body.as_bytes()), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn r2_what_was_dropped_delivers_nothing_even_if_it_was_on_its_way() {
+    let server = Server::start(Speaks::Both, |_| answer(404, &[], "")).await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    let id = client.start_post("{}");
+    let posted = client.ends.recv().await.unwrap();
+    client.http.abandon(id);
+    assert!(!client.http.is_awaited(&posted));
+    let stream = client.open("s", None);
+    let batch = client.batches.recv().await.unwrap();
+    client.http.close(&stream);
+    let refused = Event::Stream(stream, batch.events[0].clone());
+    assert!(!client.http.is_awaited(&refused));
+}
+
+#[tokio::test]
+async fn r2_a_closed_stream_is_gone_for_the_server_too() {
+    let (kept, mut streams) = mpsc::unbounded_channel();
+    let server = Server::start(Speaks::Both, move |_| {
+        let (sender, answer) = event_stream();
+        kept.send(sender).unwrap();
+        answer
+    })
+    .await;
+    for http in ["1.1", "2"] {
+        let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
+        let stream = client.open("s", None);
+        client.event().await;
+        client.http.close(&stream);
+        streams.recv().await.unwrap().closed().await;
+    }
+}
+
+/// How many connections `seen` came over.
+fn connections<'a>(seen: impl Iterator<Item = &'a Seen>) -> usize {
+    seen.map(|seen| seen.peer).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+#[tokio::test]
+async fn streams_and_posts_share_no_connection_and_one_connection_has_64_streams_at_most() {
+    let kept = Mutex::new(Vec::new());
+    let server = Server::start(Speaks::Both, move |seen| {
+        if seen.request.starts_with("POST") {
+            return answer(202, &[], "");
+        }
+        let (sender, answer) = event_stream();
+        kept.lock().unwrap().push(sender);
+        answer
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    for name in 0..130 {
+        client.open(&name.to_string(), None);
+        client.event().await;
+        client.post("{}").await;
+    }
+    let seen = server.seen();
+    let (gets, posts): (Vec<&Seen>, Vec<&Seen>) =
+        seen.iter().partition(|seen| seen.request.starts_with("GET"));
+    assert_eq!(connections(gets.iter().copied()), 3);
+    assert_eq!(connections(posts.iter().copied()), 1);
+    assert_eq!(connections(seen.iter()), 4);
+}
+
+#[tokio::test]
+async fn a_turn_does_not_pay_for_nagle_at_the_server_and_delayed_acknowledgements() {
+    for http in ["1.1", "2"] {
+        let (kept, mut streams) = mpsc::unbounded_channel();
+        let current: Arc<Mutex<Option<mpsc::UnboundedSender<Bytes>>>> = Arc::default();
+        let stream = Arc::clone(&current);
+        let server = Server::start(Speaks::Both, move |seen| {
+            if seen.request.starts_with("GET") {
+                let (sender, answer) = event_stream();
+                kept.send(sender).unwrap();
+                return answer;
+            }
+            // The agent works for a moment and says more than one thing. Nagle's algorithm holds each
+            // back until what was sent before on the same connection is acknowledged.
+            if let Some(stream) = stream.lock().unwrap().clone() {
+                tokio::spawn(async move {
+                    for event in ["data: {\"update\":1}\n\n", "data: {\"id\":1,\"result\":{}}\n\n"]
+                    {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        stream.send(event.into()).unwrap();
+                    }
+                });
+            }
+            answer(202, &[], "")
+        })
+        .await;
+        let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
+        client.open("s", None);
+        client.event().await;
+        *current.lock().unwrap() = streams.recv().await;
+        let mut turns = Vec::new();
+        for _ in 0..200 {
+            let start = Instant::now();
+            client.post("{}").await;
+            let mut count = 0;
+            while count < 2 {
+                count += client.events().await.len();
+            }
+            turns.push(start.elapsed());
+        }
+        turns.sort();
+        println!("HTTP/{http}: median {:?}, p99 {:?}", turns[100], turns[198]);
+        assert!(turns[100] < Duration::from_millis(20), "HTTP/{http}: {:?}", turns[100]);
+    }
+}

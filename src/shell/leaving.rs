@@ -1,0 +1,145 @@
+//! Notices that the editor is gone without having ended our input (S7).
+
+use std::io;
+
+/// Returns when standard output is closed or the process that started this one has died.
+/// `output_broken` returns when a write to standard output failed.
+pub(super) async fn editor_gone(output_broken: impl Future<Output = ()>) {
+    tokio::select! {
+        () = output_broken => tracing::info!("standard output is closed: ending"),
+        () = output_closed() => tracing::info!("standard output is closed: ending"),
+        () = parent_gone() => tracing::info!("the process that started this one is gone: ending"),
+    }
+}
+
+/// The signals that ask to end: SIGTERM, SIGINT and SIGHUP, elsewhere Ctrl-C.
+#[derive(Debug)]
+pub(super) struct Signals {
+    #[cfg(unix)]
+    signals: [tokio::signal::unix::Signal; 3],
+}
+
+impl Signals {
+    /// Watches for them from here on.
+    #[cfg(unix)]
+    pub(super) fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let signals = [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        ];
+        Ok(Self { signals })
+    }
+
+    /// Watches for them from here on.
+    #[cfg(not(unix))]
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    /// Returns at the next one.
+    #[cfg(unix)]
+    pub(super) async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.signals;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+
+    /// Returns at the next one.
+    #[cfg(not(unix))]
+    pub(super) async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// Returns when the reader of standard output closes it, also while nothing is written. Never
+/// returns where that cannot be seen; then the next write finds out.
+async fn output_closed() {
+    #[cfg(unix)]
+    if watch(io::stdout()).await.is_ok() {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Returns when nobody reads `output` any more; never for a file, which has no reader.
+#[cfg(unix)]
+async fn watch(output: impl std::os::fd::AsFd + Send + 'static) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::io::Errno;
+    let (closed, is_closed) = tokio::sync::oneshot::channel();
+    // A thread, because the runtime can watch only what it owns, and changes how that is written.
+    std::thread::spawn(move || {
+        // No flags: an error and a hangup are told unasked. That a socket's reader does not send to
+        // us is neither.
+        let mut output = [PollFd::new(&output, PollFlags::empty())];
+        let result = loop {
+            match poll(&mut output, None) {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        let _ = closed.send(result);
+    });
+    match is_closed.await {
+        Ok(result) => Ok(result.map(drop)?),
+        Err(_) => Err(io::ErrorKind::Other.into()),
+    }
+}
+
+/// Returns when the process that started this one has died.
+async fn parent_gone() {
+    #[cfg(unix)]
+    {
+        const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+        let parent = std::os::unix::process::parent_id();
+        while std::os::unix::process::parent_id() == parent {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    #[cfg(not(unix))]
+    std::future::pending().await
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    async fn returns(future: impl Future<Output = io::Result<()>>) -> bool {
+        tokio::time::timeout(Duration::from_millis(50), future).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn s7_a_pipe_that_the_editor_closes_is_noticed_while_nothing_is_written() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"x").unwrap();
+        assert!(!returns(watch(writer.try_clone().unwrap())).await);
+        drop(reader);
+        assert!(returns(watch(writer)).await);
+    }
+
+    #[tokio::test]
+    async fn s7_a_socket_that_the_editor_only_does_not_write_to_is_not_closed() {
+        let (editor, ours) = UnixStream::pair().unwrap();
+        editor.shutdown(Shutdown::Write).unwrap();
+        assert!(!returns(watch(ours.try_clone().unwrap())).await);
+        drop(editor);
+        assert!(returns(watch(ours)).await);
+    }
+
+    #[tokio::test]
+    async fn a_file_has_no_reader_that_could_be_gone() {
+        assert!(!returns(watch(tempfile::tempfile().unwrap())).await);
+    }
+}

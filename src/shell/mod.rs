@@ -1,0 +1,185 @@
+//! Does what the core decides: takes events from the world, steps the core, performs its effects.
+//!
+//! One task owns the core. Everything that waits (reading, writing, requests, streams) is a thread or
+//! a task of its own that ends in one of the channels which [`Shell::carry`] takes from.
+
+mod credentials;
+mod http;
+mod leaving;
+pub mod log;
+mod stdio;
+
+use self::http::{Batch, Http};
+use self::leaving::Signals;
+use self::stdio::Output;
+use crate::config::Config;
+use crate::core::{Core, Effect, Event, Level, Millis, limits};
+use crate::wire::lines::Line;
+use std::pin::pin;
+use std::time::Duration;
+use std::{io, mem, process, thread};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+/// Bytes of lines that wait for the editor, past which its own lines are not read. Above the bound
+/// for streams, because streams make lines without end and the editor's lines only their answers.
+const INPUT_QUEUE_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
+/// How long after the editor is gone the process is ended whatever happens (S7).
+const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 100);
+
+/// Carries the session on standard input and output until the editor is gone, and ends the process.
+pub fn run(config: Config, log: &log::Log) -> io::Result<process::ExitCode> {
+    let code = config.exit_code();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let output = runtime.block_on(async {
+        let signals = Signals::new()?;
+        let lines = stdio::read(io::stdin(), config.settings.max_message_bytes);
+        let mut shell = Shell::new(config, Output::new(io::stdout()));
+        shell.carry(lines, signals).await;
+        io::Result::Ok(shell.output)
+    })?;
+    output.finish();
+    log.flush();
+    // A name that is still being looked up does not hold the end up.
+    runtime.shutdown_background();
+    Ok(code.into())
+}
+
+/// The core and what it acts on.
+#[derive(Debug)]
+struct Shell {
+    core: Core,
+    /// When [`Millis`] began.
+    start: Instant,
+    effects: Vec<Effect>,
+    output: Output,
+    /// `None` where the configuration cannot be used.
+    http: Option<Http>,
+    /// The ends of requests; taken at any time.
+    ends: mpsc::UnboundedReceiver<Event>,
+    /// What streams deliver; taken while the editor keeps up (P6).
+    batches: mpsc::Receiver<Batch>,
+    code: u8,
+    is_leaving: bool,
+    is_over: bool,
+}
+
+impl Shell {
+    fn new(config: Config, output: Output) -> Self {
+        let (ends_sender, ends) = mpsc::unbounded_channel();
+        let (batches_sender, batches) = mpsc::channel(http::BATCHES);
+        Self {
+            code: config.exit_code(),
+            http: config.remote.map(|remote| Http::new(remote, ends_sender, batches_sender)),
+            core: Core::new(config.settings),
+            start: Instant::now(),
+            effects: Vec::new(),
+            output,
+            ends,
+            batches,
+            is_leaving: false,
+            is_over: false,
+        }
+    }
+
+    /// Takes what happens until the core has ended.
+    async fn carry(&mut self, mut lines: mpsc::Receiver<Vec<Line>>, mut signals: Signals) {
+        let mut gone = pin!(leaving::editor_gone(self.output.broken()));
+        while !self.is_over {
+            let waiting = self.output.waiting();
+            let takes_lines = !self.is_leaving && waiting < INPUT_QUEUE_BYTES;
+            let takes_streams = waiting < limits::EDITOR_QUEUE_BYTES;
+            tokio::select! {
+                batch = lines.recv(), if takes_lines => match batch {
+                    Some(batch) => batch.into_iter().for_each(|line| self.step(line.into())),
+                    None => self.leave(),
+                },
+                Some(event) = self.ends.recv() => self.step(event),
+                Some(batch) = self.batches.recv(), if takes_streams => self.take(batch),
+                () = self.output.drained(), if !takes_streams => {}
+                () = due(self.start, self.core.deadline()) => self.step(Event::Timer),
+                () = &mut gone, if !self.is_leaving => self.leave(),
+                () = signals.next() => self.signalled(),
+            }
+        }
+    }
+
+    fn take(&mut self, batch: Batch) {
+        for event in batch.events {
+            self.step(Event::Stream(batch.stream.clone(), event));
+        }
+    }
+
+    fn signalled(&mut self) {
+        if self.is_leaving {
+            process::exit(self.code.into());
+        }
+        tracing::info!("a signal came: ending");
+        self.leave();
+    }
+
+    /// The editor is gone.
+    fn leave(&mut self) {
+        self.is_leaving = true;
+        let code = self.code.into();
+        thread::spawn(move || {
+            thread::sleep(WATCHDOG);
+            process::exit(code);
+        });
+        self.step(Event::EditorGone);
+    }
+
+    fn step(&mut self, event: Event) {
+        let is_awaited = self.http.as_mut().is_none_or(|http| http.is_awaited(&event));
+        if self.is_over || !is_awaited {
+            return;
+        }
+        let mut effects = mem::take(&mut self.effects);
+        self.core.step(Millis(milliseconds(self.start.elapsed())), event, &mut effects);
+        effects.drain(..).for_each(|effect| self.perform(effect));
+        self.effects = effects;
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match (effect, &mut self.http) {
+            (Effect::Line(line), _) => self.output.line(line),
+            (Effect::Log(level, text), _) => tell(level, &text),
+            (Effect::Exit, _) => self.is_over = true,
+            (Effect::Post(post), Some(http)) => http.post(post),
+            (Effect::Abandon(id), Some(http)) => http.abandon(id),
+            (Effect::Open(open), Some(http)) => http.open(open),
+            (Effect::Close(stream), Some(http)) => http.close(&stream),
+            (Effect::Delete(connection), Some(http)) => http.delete(connection),
+            (_, None) => tracing::error!("there is no remote to speak to"),
+        }
+    }
+}
+
+impl From<Line> for Event {
+    fn from(line: Line) -> Self {
+        match line {
+            Line::Whole(line) => Self::Line(line),
+            Line::TooLong => Self::LineTooLong,
+        }
+    }
+}
+
+async fn due(start: Instant, deadline: Option<Millis>) {
+    match deadline.and_then(|Millis(after)| start.checked_add(Duration::from_millis(after))) {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn tell(level: Level, text: &str) {
+    match level {
+        Level::Error => tracing::error!("{text}"),
+        Level::Warn => tracing::warn!("{text}"),
+        Level::Info => tracing::info!("{text}"),
+        Level::Debug => tracing::debug!("{text}"),
+    }
+}

@@ -1,0 +1,302 @@
+//! Reads the editor's lines from standard input and writes lines to standard output, each in a
+//! thread of its own, because neither can be waited for without one on every system.
+
+use crate::wire::lines::{Line, Lines};
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use tokio::sync::{Notify, mpsc};
+
+/// What one read asks for, and what one write takes together.
+const BLOCK: usize = 64 * 1024;
+/// Below this much room a read would be small: a new block is begun.
+const LEAST_ROOM: usize = 16 * 1024;
+/// Reads whose lines may wait for the shell.
+const READS: usize = 4;
+
+/// Reads `input` in a thread: batches of lines, closed at its end.
+pub(super) fn read(input: impl Read + Send + 'static, limit: usize) -> mpsc::Receiver<Vec<Line>> {
+    let (batches, receiver) = mpsc::channel(READS);
+    std::thread::spawn(move || read_all(input, Lines::new(limit), &batches));
+    receiver
+}
+
+fn read_all(mut input: impl Read, mut lines: Lines, batches: &mpsc::Sender<Vec<Line>>) {
+    let mut buffer = BytesMut::new();
+    loop {
+        let mut batch = Vec::new();
+        let more = match read_block(&mut input, &mut buffer) {
+            Ok(chunk) if chunk.is_empty() => false,
+            Ok(chunk) => {
+                lines.push(chunk, &mut batch);
+                true
+            }
+            Err(error) => {
+                tracing::warn!("standard input cannot be read: {error}");
+                false
+            }
+        };
+        if !more {
+            lines.finish(&mut batch);
+        }
+        let wanted = batch.is_empty() || batches.blocking_send(batch).is_ok();
+        if !more || !wanted {
+            return;
+        }
+    }
+}
+
+/// Reads what is there, a block at most; empty at the end of the input.
+fn read_block(input: &mut impl Read, buffer: &mut BytesMut) -> io::Result<Bytes> {
+    if buffer.len() < LEAST_ROOM {
+        buffer.clear();
+        // Takes the old block again where nothing refers to it any more.
+        buffer.reserve(BLOCK);
+        buffer.resize(BLOCK, 0);
+    }
+    loop {
+        match input.read(buffer) {
+            Ok(length) => return Ok(buffer.split_to(length).freeze()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The way to the editor: lines wait here until the writing thread takes them.
+#[derive(Debug)]
+pub(super) struct Output {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+    /// Bytes of lines that are not yet written.
+    bytes: AtomicUsize,
+    /// Bytes were written.
+    drained: Notify,
+    /// The editor closed its end.
+    broken: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: VecDeque<Bytes>,
+    is_last: bool,
+}
+
+impl Output {
+    /// Writes to `output` in a thread.
+    pub(super) fn new(output: impl Write + Send + 'static) -> Self {
+        let queue = Arc::new(Queue::default());
+        let shared = Arc::clone(&queue);
+        let thread = std::thread::spawn(move || write_all(output, &shared));
+        Self { queue, thread: Some(thread) }
+    }
+
+    /// Queues one line, without its LF.
+    pub(super) fn line(&self, line: Bytes) {
+        self.queue.bytes.fetch_add(line.len() + 1, Ordering::Relaxed);
+        self.queue.lock().lines.push_back(line);
+        self.queue.filled.notify_one();
+    }
+
+    /// Bytes that wait for the editor.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns when some of the bytes that waited have been written.
+    pub(super) async fn drained(&self) {
+        self.queue.drained.notified().await;
+    }
+
+    /// Returns when the editor turns out to have closed its end.
+    pub(super) fn broken(&self) -> impl Future<Output = ()> + use<> {
+        let queue = Arc::clone(&self.queue);
+        async move { queue.broken.notified().await }
+    }
+
+    /// Waits until all lines are written.
+    pub(super) fn finish(mut self) {
+        self.queue.lock().is_last = true;
+        self.queue.filled.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // The thread does not panic; where it did, there is nothing to wait for.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // No code panics while it holds the lock; where it did, the queue is whole all the same.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes all lines, waiting for the first; `None` after the last.
+    fn take(&self, taken: &mut VecDeque<Bytes>) -> Option<()> {
+        let mut waiting = self.lock();
+        while waiting.lines.is_empty() {
+            if waiting.is_last {
+                return None;
+            }
+            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        mem::swap(&mut waiting.lines, taken);
+        Some(())
+    }
+
+    fn written(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.drained.notify_one();
+    }
+}
+
+fn write_all(mut output: impl Write, queue: &Queue) {
+    let mut lines = VecDeque::new();
+    let mut block = Vec::with_capacity(BLOCK);
+    let mut is_broken = false;
+    while queue.take(&mut lines).is_some() {
+        while !lines.is_empty() {
+            let large = next_block(&mut lines, &mut block);
+            // A broken output takes nothing more, and the queue must not fill behind it.
+            if !is_broken && write(&mut output, &large, &block).is_err() {
+                is_broken = true;
+                queue.broken.notify_one();
+            }
+            queue.written(large.len() + block.len());
+        }
+    }
+}
+
+/// Gathers the lines of one write in `block`. A line that is a write of its own is not copied but
+/// returned, to be written first.
+fn next_block(lines: &mut VecDeque<Bytes>, block: &mut Vec<u8>) -> Bytes {
+    block.clear();
+    while let Some(line) = lines.front()
+        && block.len() + line.len() < BLOCK
+    {
+        block.extend_from_slice(line);
+        block.push(b'\n');
+        lines.pop_front();
+    }
+    if block.is_empty()
+        && let Some(line) = lines.pop_front()
+    {
+        block.push(b'\n');
+        return line;
+    }
+    Bytes::new()
+}
+
+fn write(output: &mut impl Write, large: &[u8], block: &[u8]) -> io::Result<()> {
+    if !large.is_empty() {
+        output.write_all(large)?;
+    }
+    output.write_all(block)?;
+    output.flush()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Gives its chunks one read after another.
+    struct Chunks(VecDeque<Vec<u8>>);
+
+    impl Read for Chunks {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some(chunk) = self.0.front_mut() else {
+                return Ok(0);
+            };
+            let length = chunk.as_slice().read(buffer)?;
+            chunk.drain(..length);
+            self.0.retain(|chunk| !chunk.is_empty());
+            Ok(length)
+        }
+    }
+
+    fn lines_of(chunks: &[&[u8]], limit: usize) -> Vec<Line> {
+        let chunks = Chunks(chunks.iter().map(|chunk| chunk.to_vec()).collect());
+        let mut batches = read(chunks, limit);
+        let mut all = Vec::new();
+        while let Some(batch) = batches.blocking_recv() {
+            all.extend(batch);
+        }
+        all
+    }
+
+    #[test]
+    fn s1_lines_come_whole_however_the_reads_cut_them() {
+        let whole = |text: &'static str| Line::Whole(Bytes::from_static(text.as_bytes()));
+        let lines = lines_of(&[b"{\"a\"", b":1}\n{\"b\":2}\r\n\n{\"c", b"\":3}"], 1024);
+        assert_eq!(lines, [whole("{\"a\":1}"), whole("{\"b\":2}"), whole("{\"c\":3}")]);
+    }
+
+    #[test]
+    fn s4_a_line_over_the_limit_is_told_and_the_next_is_served() {
+        let long = vec![b'x'; 40_000];
+        let lines = lines_of(&[&long, &long, b"\n{}\n"], 50_000);
+        assert_eq!(lines, [Line::TooLong, Line::Whole(Bytes::from_static(b"{}"))]);
+    }
+
+    /// Waits for a permission before each write, and tells what was written.
+    struct Gate {
+        permissions: std::sync::mpsc::Receiver<()>,
+        writes: Sender<Vec<u8>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.permissions.recv().map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
+            self.writes.send(text.to_vec()).unwrap();
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn p6_lines_are_written_together_and_counted_until_they_are() {
+        let (permit, permissions) = channel();
+        let (writes, written) = channel();
+        let output = Output::new(Gate { permissions, writes });
+        for line in ["a", "b", "c"] {
+            output.line(Bytes::from_static(line.as_bytes()));
+        }
+        assert_eq!(output.waiting(), 6);
+        for _ in 0..3 {
+            permit.send(()).unwrap();
+        }
+        output.finish();
+        let writes: Vec<Vec<u8>> = written.iter().collect();
+        assert!(writes.len() < 3, "{writes:?}");
+        assert_eq!(writes.concat(), b"a\nb\nc\n");
+    }
+
+    #[test]
+    fn s7_a_broken_output_is_told_and_holds_nothing_back() {
+        let (_, permissions) = channel();
+        let (writes, _written) = channel();
+        let output = Output::new(Gate { permissions, writes });
+        let broken = output.broken();
+        for _ in 0..1000 {
+            output.line(Bytes::from_static(b"line"));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(broken);
+        output.finish();
+    }
+}
