@@ -173,6 +173,8 @@ pub struct Gets {
     pub session: Option<Option<String>>,
     /// Path and query.
     pub path: Option<String>,
+    /// The version of HTTP: `1.1` or `2`.
+    pub http: Option<String>,
     /// Headers by name: a value, `*`, or `None` for absent.
     pub headers: BTreeMap<String, Option<String>>,
     /// The body.
@@ -337,9 +339,9 @@ fn check_header(header: &Header) -> Result<(), String> {
 
 /// What only sockets show cannot be asked of the core.
 fn check_players(header: &Header, action: &Action) -> Result<(), String> {
-    let only_live = matches!(action, Action::Gets(Gets { path: Some(_), .. }));
-    if only_live && header.players.contains(&Player::Virtual) {
-        return Err("a path can be seen by the live player only".to_owned());
+    let Action::Gets(Gets { path, http, .. }) = action else { return Ok(()) };
+    if (path.is_some() || http.is_some()) && header.players.contains(&Player::Virtual) {
+        return Err("path and version are seen by the live player only".to_owned());
     }
     Ok(())
 }
@@ -500,6 +502,7 @@ fn gets(text: &str) -> Result<Action, String> {
         #[serde(default, deserialize_with = "present")]
         session: Option<Option<String>>,
         path: Option<String>,
+        http: Option<String>,
         #[serde(default)]
         headers: BTreeMap<String, Option<String>>,
         #[serde(default, deserialize_with = "present")]
@@ -527,6 +530,7 @@ fn gets(text: &str) -> Result<Action, String> {
         method: request.method,
         session: request.session,
         path: request.path,
+        http: request.http,
         headers: request.headers,
         body,
         any_order: fields.any_order,

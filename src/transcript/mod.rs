@@ -35,8 +35,8 @@
 //!
 //! **Requests.** `gets` takes the oldest request that no step has taken, of its method and, where it
 //! names one, of its `session` (`null`: no session header); that one must match. A header is matched
-//! by its value, by `*`, or must not be there (`null`). `body_like` matches as `sees_like` does. A
-//! POST is answered by its `answer`, later under its `as` name, or else with 202 at once. Streams
+//! by its value, by `*`, or must not be there (`null`). `body_like` matches as `sees_like` does.
+//! `path` and `http` (`1.1` or `2`) are seen by the live player only. A POST is answered by its `answer`, later under its `as` name, or else with 202 at once. Streams
 //! are accepted and DELETEs answered without a step, unless the header says `"streams":"manual"`.
 //!
 //! **Names.** `"save":"q"` keeps the `id` of the message that a step took; `{"$ref":"q"}` stands for

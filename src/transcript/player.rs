@@ -73,6 +73,8 @@ pub struct Request {
     pub method: String,
     /// Its path and query; `None` where there is no HTTP.
     pub path: Option<String>,
+    /// Its version of HTTP, likewise.
+    pub http: Option<String>,
     /// Its headers, names in lower case.
     pub headers: Vec<(String, String)>,
     /// Its body.
@@ -495,6 +497,9 @@ fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String>
 fn mismatch(gets: &Gets, body: Option<(&str, Comparison)>, request: &Request) -> Option<String> {
     if gets.path.is_some() && gets.path != request.path {
         return Some(format!("the path is {:?}", request.path));
+    }
+    if gets.http.is_some() && gets.http != request.http {
+        return Some(format!("the version is {:?}", request.http));
     }
     for (name, wanted) in &gets.headers {
         let found = request.header(&name.to_ascii_lowercase());

@@ -133,6 +133,7 @@ async fn exchange(
     let request = Request {
         method: head.method.as_str().to_owned(),
         path: head.uri.path_and_query().map(|path| path.as_str().to_owned()),
+        http: Some(version(head.version).to_owned()),
         headers: headers.collect(),
         body,
         ..Request::default()
@@ -154,6 +155,14 @@ async fn exchange(
         response = response.header(name, value.into_bytes());
     }
     response.body(body).map_err(io::Error::other)
+}
+
+fn version(version: hyper::Version) -> &'static str {
+    match version {
+        hyper::Version::HTTP_2 => "2",
+        hyper::Version::HTTP_11 => "1.1",
+        _ => "another",
+    }
 }
 
 fn stream_body(pieces: mpsc::UnboundedReceiver<Piece>) -> Body {
