@@ -247,15 +247,20 @@ impl Stage for LiveStage {
     }
 
     fn set_reachable(&mut self, reachable: bool) -> Result<(), String> {
-        let _context = self.runtime.enter();
-        self.remote.set_reachable(reachable).map_err(|error| error.to_string())?;
-        if !reachable {
-            for (asked, request) in self.asked.iter_mut().zip(&mut self.board.requests) {
-                *asked = Asked::Done;
-                request.answered = true;
-                request.open = false;
-            }
+        if reachable {
+            let _context = self.runtime.enter();
+            return self.remote.listen().map_err(|error| error.to_string());
         }
+        let remote = &mut self.remote;
+        self.runtime.block_on(remote.refuse());
+        for (asked, request) in self.asked.iter_mut().zip(&mut self.board.requests) {
+            *asked = Asked::Done;
+            request.answered = true;
+            request.open = false;
+        }
+        // The program has to notice that its connections are cut, or it takes one for alive and
+        // what it writes next may have arrived.
+        self.settle();
         Ok(())
     }
 

@@ -56,7 +56,14 @@ pub struct Remote {
     /// Bound to the port, but never listening: it stays ours while the remote is down.
     _reserved: TcpSocket,
     arrivals: mpsc::UnboundedSender<Arrival>,
-    accepting: Option<JoinHandle<()>>,
+    accepting: Option<Accepting>,
+}
+
+/// The task that accepts connections, and what ends it.
+#[derive(Debug)]
+struct Accepting {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Remote {
@@ -68,7 +75,7 @@ impl Remote {
         let reserved = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = reserved.local_addr()?;
         let mut remote = Self { address, _reserved: reserved, arrivals, accepting: None };
-        remote.set_reachable(true)?;
+        remote.listen()?;
         Ok(remote)
     }
 
@@ -77,19 +84,27 @@ impl Remote {
         self.address
     }
 
-    /// Listens, or refuses connections and cuts those there are.
+    /// Accepts connections, if it does not yet.
     ///
     /// # Errors
     /// Why it cannot listen.
-    pub fn set_reachable(&mut self, reachable: bool) -> io::Result<()> {
-        if let Some(accepting) = self.accepting.take_if(|_| !reachable) {
-            accepting.abort();
-        }
-        if reachable && self.accepting.is_none() {
+    pub fn listen(&mut self) -> io::Result<()> {
+        if self.accepting.is_none() {
             let listener = bind(self.address)?.listen(1024)?;
-            self.accepting = Some(tokio::spawn(accept(listener, self.arrivals.clone())));
+            let (stop, stopped) = oneshot::channel();
+            let task = tokio::spawn(accept(listener, stopped, self.arrivals.clone()));
+            self.accepting = Some(Accepting { stop, task });
         }
         Ok(())
+    }
+
+    /// Refuses connections from here on. When it returns, those there were are cut.
+    pub async fn refuse(&mut self) {
+        if let Some(Accepting { stop, task }) = self.accepting.take() {
+            // A task that ended by itself has nothing left to stop.
+            let _ = stop.send(());
+            let _ = task.await;
+        }
     }
 }
 
@@ -101,13 +116,25 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Accepts until it is aborted, which drops the listener and every connection.
-async fn accept(listener: TcpListener, arrivals: mpsc::UnboundedSender<Arrival>) {
+/// Accepts until it is stopped; then cuts every connection.
+async fn accept(
+    listener: TcpListener,
+    mut stopped: oneshot::Receiver<()>,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+) {
     let mut connections = JoinSet::new();
-    while let Ok((connection, _)) = listener.accept().await {
-        connections.spawn(serve(connection, arrivals.clone()));
-        while connections.try_join_next().is_some() {}
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            accepted = listener.accept() => {
+                let Ok((connection, _)) = accepted else { break };
+                connections.spawn(serve(connection, arrivals.clone()));
+            }
+            Some(_) = connections.join_next() => {}
+        }
     }
+    drop(listener);
+    connections.shutdown().await;
 }
 
 async fn serve(connection: TcpStream, arrivals: mpsc::UnboundedSender<Arrival>) {
