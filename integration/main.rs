@@ -1,3 +1,5 @@
-//! Whole-program tests.
+//! Whole-program tests, and the rules that the source keeps.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod house;
 mod runner;
