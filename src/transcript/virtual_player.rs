@@ -3,7 +3,7 @@
 //! What the shell does between bytes and events is done here by the same codecs, so that a file
 //! means the same in both players.
 
-use super::format::{Fault, Transcript};
+use super::format::{Fault, Signal, Transcript};
 use super::player::{self, Board, Failure, Reply, Request, Stage, unfit};
 use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
@@ -110,7 +110,6 @@ struct VirtualStage {
     asked: Vec<Asked>,
     limit: usize,
     reachable: bool,
-    log: VecDeque<String>,
 }
 
 /// A request as the core made it.
@@ -133,7 +132,6 @@ impl VirtualStage {
             asked: Vec::new(),
             limit: settings.max_message_bytes,
             reachable: true,
-            log: VecDeque::new(),
         }
     }
 
@@ -206,10 +204,7 @@ impl VirtualStage {
                 self.drop_asked(|asked| matches!(asked, Asked::Stream(id, _) if *id == stream))
             }
             Effect::Log(level, text) => {
-                if self.log.len() == 20 {
-                    self.log.pop_front();
-                }
-                self.log.push_back(format!("{:>6} ms {level:?} {text}", self.now.0));
+                self.board.log.push(format!("{:>6} ms {level:?} {text}", self.now.0));
             }
             Effect::Exit => self.board.exit = Some(0),
         }
@@ -380,9 +375,12 @@ impl Stage for VirtualStage {
         self.advance(self.now);
     }
 
-    fn log(&mut self) -> String {
-        let lines: Vec<String> = self.log.iter().cloned().collect();
-        lines.join("\n")
+    fn close_output(&mut self) -> Result<(), String> {
+        Err("the core has no pipes".to_owned())
+    }
+
+    fn signal(&mut self, _signal: Signal) -> Result<(), String> {
+        Err("the core knows no signals".to_owned())
     }
 }
 
