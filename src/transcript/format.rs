@@ -867,6 +867,10 @@ mod tests {
             (r#"{"stream":"a","event":1,"times":2}"#, "`times` repeats"),
             (r#"{"editor_hex":"abc"}"#, "not hexadecimal"),
             (r#"{"remote":"away"}"#, "unknown variant `away`"),
+            (r#"{"signal":"KILL"}"#, "unknown variant `KILL`"),
+            (r#"{"signal":"TERM"}"#, "a signal is for the live player only"),
+            (r#"{"editor_deaf":true}"#, "a closed pipe is for the live player only"),
+            (r#"{"gets":{"method":"GET","http":"2"}}"#, "live player only"),
         ];
         for (line, reason) in cases {
             let (number, found) = refusal(&[HEADER, "// a comment", line]);
