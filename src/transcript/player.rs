@@ -251,7 +251,7 @@ fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
         {"gets":{"method":"GET","session":null}}
     "#;
     const SESSION: &str = r#"
-        {"editor":{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/work","mcpServers":[]}}}
+        {"editor":{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/project","mcpServers":[]}}}
         {"gets":{"method":"POST","session":null,"body_like":{"method":"session/new"}}}
         {"stream":null,"event":{"jsonrpc":"2.0","id":"new","result":{"sessionId":"s1"}}}
         {"sees_like":{"id":"new","result":{"sessionId":"s1"}}}

@@ -53,8 +53,9 @@ pub enum Piece {
 #[derive(Debug)]
 pub struct Remote {
     address: SocketAddr,
-    /// Bound to the port, but never listening: it stays ours while the remote is down.
-    _reserved: TcpSocket,
+    /// Bound to the port, but never listening: it stays ours while the remote is down. Only where a
+    /// port can be shared.
+    _reserved: Option<TcpSocket>,
     arrivals: mpsc::UnboundedSender<Arrival>,
     accepting: Option<Accepting>,
 }
@@ -74,6 +75,7 @@ impl Remote {
     pub fn start(arrivals: mpsc::UnboundedSender<Arrival>) -> io::Result<Self> {
         let reserved = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = reserved.local_addr()?;
+        let reserved = cfg!(unix).then_some(reserved);
         let mut remote = Self { address, _reserved: reserved, arrivals, accepting: None };
         remote.listen()?;
         Ok(remote)
