@@ -39,8 +39,11 @@
 //! names one, of its `session` (`null`: no session header); that one must match. A header is matched
 //! by its value, by `*`, or must not be there (`null`). `body_like` matches as `sees_like` does.
 //! `path` and `http` (`1.1` or `2`) are seen by the live player only, as signals and a deaf editor
-//! are its own. A POST is answered by its `answer`, later under its `as` name, or else with 202 at once. Streams
-//! are accepted and DELETEs answered without a step, unless the header says `"streams":"manual"`.
+//! are its own. A POST is answered by its `answer`, later under its `as` name, or else with 202 at
+//! once. An answer has a `status`, `headers`, and a `body` or a `text`; or a `how`: `broken` is a
+//! connection cut before it, `cut` one in the middle of its body, `hang` never comes. Streams are
+//! accepted and DELETEs answered without a step, unless the header says `"streams":"manual"`; an
+//! earlier opening of a stream is named by the `as` of its GET: `{"stream":null,"of":"g1",…}`.
 //!
 //! **Names.** `"save":"q"` keeps the `id` of the message that a step took; `{"$ref":"q"}` stands for
 //! it in later messages.
