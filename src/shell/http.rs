@@ -6,7 +6,7 @@ mod probe;
 mod request;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use self::clients::{Clients, Place};
 use self::request::{Failure, Outgoing};

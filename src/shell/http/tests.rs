@@ -27,39 +27,39 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-type Body = BoxBody<Bytes, Infallible>;
-type Answer = hyper::Response<Body>;
+pub(in crate::shell) type Body = BoxBody<Bytes, Infallible>;
+pub(in crate::shell) type Answer = hyper::Response<Body>;
 
 /// What a server saw of one request.
 #[derive(Clone, Debug)]
-struct Seen {
+pub(in crate::shell) struct Seen {
     peer: SocketAddr,
     version: Version,
-    request: String,
+    pub(in crate::shell) request: String,
     headers: hyper::HeaderMap,
     body: Bytes,
 }
 
 impl Seen {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::shell) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()).unwrap())
     }
 }
 
 /// A server whose answers a function gives. Nagle's algorithm stays on.
-struct Server {
+pub(in crate::shell) struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 #[derive(Clone, Copy)]
-enum Speaks {
+pub(in crate::shell) enum Speaks {
     Both,
     Http1,
 }
 
 impl Server {
-    async fn start(
+    pub(in crate::shell) async fn start(
         speaks: Speaks,
         answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -107,7 +107,7 @@ impl Server {
         Self { address, seen }
     }
 
-    fn url(&self, rest: &str) -> String {
+    pub(in crate::shell) fn url(&self, rest: &str) -> String {
         format!("http://{}{rest}", self.address)
     }
 
@@ -116,7 +116,11 @@ impl Server {
     }
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+pub(in crate::shell) fn answer(
+    status: u16,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Answer {
     let mut answer = hyper::Response::builder().status(status);
     for (name, value) in headers {
         answer = answer.header(*name, *value);
