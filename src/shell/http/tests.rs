@@ -63,12 +63,24 @@ impl Server {
         speaks: Speaks,
         answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
     ) -> Self {
+        Self::start_late(0, speaks, answer).await
+    }
+
+    /// The same behind a forwarded port: the first `closed` connections close without a word.
+    async fn start_late(
+        closed: usize,
+        speaks: Speaks,
+        answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let all = Arc::clone(&seen);
         let answer = Arc::new(answer);
         tokio::spawn(async move {
+            for _ in 0..closed {
+                drop(listener.accept().await.unwrap());
+            }
             loop {
                 let (socket, peer) = listener.accept().await.unwrap();
                 let (all, answer) = (Arc::clone(&all), Arc::clone(&answer));
@@ -406,6 +418,22 @@ async fn l6_auto_finds_out_what_the_server_speaks() {
         client.event().await;
         let versions: Vec<Version> = server.seen().iter().map(|seen| seen.version).collect();
         assert_eq!(versions, [expected; 2], "{http}");
+    }
+}
+
+#[tokio::test]
+async fn l6_what_a_server_speaks_is_found_out_again_while_none_answers_behind_a_forwarded_port() {
+    for (speaks, expected) in [(Speaks::Both, Version::HTTP_2), (Speaks::Http1, Version::HTTP_11)] {
+        let server = Server::start_late(2, speaks, |_| answer(202, &[], "")).await;
+        let mut client = Client::new(&[&server.url("/acp")]);
+        let outcome = client.post("{}").await;
+        assert!(!matches!(outcome, Outcome::Response(_)), "{outcome:?}");
+        for _ in 0..2 {
+            response(client.post("{}").await);
+        }
+        let versions: Vec<Version> = server.seen().iter().map(|seen| seen.version).collect();
+        assert_eq!(versions, [expected; 2]);
+        assert_eq!(connections(server.seen().iter()), 1);
     }
 }
 
