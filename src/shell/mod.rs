@@ -25,8 +25,9 @@ use tokio::time::{Instant, sleep_until};
 /// Bytes of lines that wait for the editor, past which its own lines are not read. Above the bound
 /// for streams, because streams make lines without end and the editor's lines only their answers.
 const INPUT_QUEUE_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
-/// How long after the editor is gone the process is ended whatever happens (S7).
-const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 100);
+/// How long after the editor is gone the process is ended whatever happens: after the core's own
+/// limit, and within the 2 s of S7.
+const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
 
 /// Carries the session on standard input and output until the editor is gone, and ends the process.
 pub fn run(config: Config, log: &log::Log) -> io::Result<process::ExitCode> {
