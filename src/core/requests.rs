@@ -181,8 +181,8 @@ impl Ledger {
         self.questions.remove(&number);
     }
 
-    /// The id for the editor of the open question that the agent calls so: the newest, the one of
-    /// this session before those of others.
+    /// The id for the editor of the open question that the agent calls so: the newest that was
+    /// asked on this stream's session, or, on the connection's own stream, of any.
     pub fn asked_as(
         &self,
         agent_id: Id<'_>,
@@ -190,15 +190,13 @@ impl Ledger {
         epoch: Epoch,
     ) -> Option<String> {
         let agent_key = agent_id.key();
-        let newest = |of_any_session: bool| {
-            self.questions.iter().rev().find(|(_, question)| {
-                question.agent_key == agent_key
-                    && question.epoch == epoch
-                    && question.answer.is_none()
-                    && (of_any_session || question.session.as_ref() == session)
-            })
-        };
-        newest(false).or_else(|| newest(true)).map(|(number, _)| id_for_the_editor(*number))
+        let mut asked = self.questions.iter().rev().filter(|(_, question)| {
+            question.agent_key == agent_key
+                && question.epoch == epoch
+                && question.answer.is_none()
+                && (session.is_none() || question.session.as_ref() == session)
+        });
+        asked.next().map(|(number, _)| id_for_the_editor(*number))
     }
 
     /// Takes out the questions of a scope that another connection asked than `epoch`, or with
