@@ -78,6 +78,22 @@ pub struct Connect {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub hold: Millis,
 
+    /// What a broken stream does to open requests: recover waits for their answers on the next one
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = OnStreamLoss::Recover)]
+    pub on_stream_loss: OnStreamLoss,
+
+    /// How long a reopened stream may be silent before a request whose answer may be lost fails
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub orphan_timeout: Millis,
+
+    /// Who brings a session back that the agent wants loaded again
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = Recover::Auto)]
+    pub recover: Recover,
+
+    /// Tell in the conversation when messages of the agent are missing from it
+    #[arg(long, value_name = "SWITCH", value_enum, default_value_t = Switch::On)]
+    pub notices: Switch,
+
     /// The longest message that is carried, in both directions
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64MiB")]
     pub max_message_bytes: usize,
@@ -119,6 +135,33 @@ pub enum HttpVersion {
     /// HTTP/2, over plain `http://` too.
     #[value(name = "2")]
     Http2,
+}
+
+/// What a broken stream does to open requests (R11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnStreamLoss {
+    /// They wait for their answers on the next stream.
+    Recover,
+    /// They fail at once.
+    Fail,
+}
+
+/// Who brings a session back that the agent wants loaded again (C3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Recover {
+    /// acp-tether tries it once.
+    Auto,
+    /// The editor.
+    Manual,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
 }
 
 /// How much to log.

@@ -1,6 +1,6 @@
 //! Turns flags and environment into one [`Config`] that can be used as it is, or that says why not.
 
-use crate::cli::{Connect, HttpVersion};
+use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch};
 use crate::core::Settings;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -119,6 +119,10 @@ impl Config {
             hold: flags.hold,
             connect_timeout: flags.connect_timeout,
             post_timeout: flags.post_timeout,
+            orphan_timeout: flags.orphan_timeout,
+            strict: flags.on_stream_loss == OnStreamLoss::Fail,
+            recover_alone: flags.recover == Recover::Auto,
+            notices: flags.notices == Switch::On,
             max_message_bytes: flags.max_message_bytes,
             seed: RandomState::new().build_hasher().finish(),
             unusable: None,

@@ -6,9 +6,7 @@ use super::posts::{lost_by, speaks_of_the_connection};
 use super::recovery::lost;
 use super::session::{LaneName, Scope, Standing, StreamState};
 use super::timers::Timer;
-use super::{
-    Core, Effect, End, Epoch, Generation, Level, Open, Step, StreamEvent, StreamId, name,
-};
+use super::{Core, Effect, End, Generation, Level, Open, Step, StreamEvent, StreamId, name};
 
 /// A second GET of the connection's stream, which asks whether the connection lives (R8).
 #[derive(Debug)]
@@ -101,7 +99,12 @@ impl Core {
     }
 
     /// The connection answered.
-    pub(super) fn probe_answered(&mut self, stream: &StreamId, event: StreamEvent, step: &mut Step<'_>) {
+    pub(super) fn probe_answered(
+        &mut self,
+        stream: &StreamId,
+        event: StreamEvent,
+        step: &mut Step<'_>,
+    ) {
         match event {
             StreamEvent::Opened { .. } => {
                 // It replaces ours; most servers have ended that one already.

@@ -34,7 +34,12 @@ impl Core {
 
     /// The strict form (R11): exactly the requests that were sent fail, and the next message opens
     /// the stream again.
-    fn fail_strictly(&mut self, scope: &Scope, sent: BTreeSet<RequestId>, step: &mut Step<'_>) -> bool {
+    fn fail_strictly(
+        &mut self,
+        scope: &Scope,
+        sent: BTreeSet<RequestId>,
+        step: &mut Step<'_>,
+    ) -> bool {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Closed;
         }
@@ -94,7 +99,8 @@ impl Core {
         let is_prompt = |id: &RequestId| {
             self.ledger.request(id).is_some_and(|request| request.method == Method::Prompt)
         };
-        let (prompts, others): (BTreeSet<_>, BTreeSet<_>) = doubted.into_iter().partition(is_prompt);
+        let (prompts, others): (BTreeSet<_>, BTreeSet<_>) =
+            doubted.into_iter().partition(is_prompt);
         if let Some(session) = self.sessions.get_mut(scope) {
             session.doubted = others;
         }

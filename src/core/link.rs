@@ -1,15 +1,13 @@
 //! The connection: opening it (L1–L3) and losing it.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::error::{Delivery, Failure, Kind};
 use super::message::{self, Message, RequestId};
+use super::methods;
 use super::posts::{Posting, is_json};
-use super::session::{Backoff, Scope};
+use super::recovery::{Down, Opening};
+use super::session::Backoff;
 use super::timers::Timer;
 use super::{
     Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId,
@@ -24,8 +22,8 @@ pub(super) enum Link {
     Connecting(Connecting),
     /// The remote answered `initialize`.
     Up(Connection),
-    /// The connection is gone. Why, for people.
-    Lost(String),
+    /// The connection is gone, and is being replaced (V1).
+    Down(Down),
 }
 
 /// An `initialize` that has no answer yet.
@@ -55,7 +53,11 @@ impl Core {
 
     /// Tries `initialize`.
     pub(super) fn post_initialize(&mut self, step: &mut Step<'_>) {
-        let Link::Connecting(connecting) = &self.link else { return };
+        let connecting = match &self.link {
+            Link::Connecting(connecting) => connecting,
+            Link::Down(_) => return self.reconnect(step),
+            Link::Idle | Link::Up(_) => return,
+        };
         self.post_ids += 1;
         let id = PostId(self.post_ids);
         step.out.push(Effect::Post(Post {
@@ -70,7 +72,11 @@ impl Core {
 
     /// A try of `initialize` has ended.
     pub(super) fn initialize_answered(&mut self, outcome: Outcome, step: &mut Step<'_>) {
-        let Link::Connecting(connecting) = &mut self.link else { return };
+        let connecting = match &mut self.link {
+            Link::Connecting(connecting) => connecting,
+            Link::Down(_) => return self.reconnected(outcome, step),
+            Link::Idle | Link::Up(_) => return,
+        };
         let failure = match outcome {
             Outcome::Response(response) => match response.status {
                 200..=299 => return self.initialized(&response, step),
@@ -154,26 +160,9 @@ impl Core {
     fn initialized(&mut self, response: &Response, step: &mut Step<'_>) {
         let Link::Connecting(connecting) = &self.link else { return };
         let request = connecting.request.clone();
-        let wrong = |reason: &str| Failure::refused(Kind::Http, reason, response);
-        let answer = match message::read(&response.body) {
-            _ if !is_json(response) => Err(wrong(
-                "initialize was answered, but not with application/json; \
-                 a sign-in page or another service may stand in front of the remote agent",
-            )),
-            _ if response.truncated => Err(Failure::refused(
-                Kind::TooLarge,
-                "the answer to initialize is longer than --max-message-bytes",
-                response,
-            )),
-            Ok(Message::Answer { id, is_error }) if id.key() == request => Ok(is_error),
-            Ok(_) => Err(wrong("initialize was answered with another message than its answer")),
-            Err(_) => {
-                Err(wrong("initialize was answered with something that is no JSON-RPC message"))
-            }
-        };
-        match (answer, response.connection_id.clone().filter(|id| !id.is_empty())) {
-            (Err(failure), _) => self.not_connected(&failure, step),
-            (Ok(true), _) => {
+        match answer_to_initialize(&request, response) {
+            Err(failure) => self.not_connected(&failure, step),
+            Ok((true, _)) => {
                 // The agent itself refused: its own error says why.
                 self.ledger.close(&request);
                 step.line(message::as_line(response.body.clone()));
@@ -181,58 +170,38 @@ impl Core {
                 let failure = Failure::new(Kind::Http, Delivery::Unsent, reason);
                 self.not_connected(&failure, step);
             }
-            (Ok(false), None) => self.not_connected(
-                &wrong(
-                    "initialize was answered without the header Acp-Connection-Id; \
-                     is the URL that of an ACP endpoint over Streamable HTTP?",
-                ),
-                step,
-            ),
-            (Ok(false), Some(id)) => {
+            Ok((false, None)) => {
+                let reason = "initialize was answered without the header Acp-Connection-Id; \
+                              is the URL that of an ACP endpoint over Streamable HTTP?";
+                self.not_connected(&Failure::refused(Kind::Http, reason, response), step);
+            }
+            Ok((false, Some(connection))) => {
                 self.ledger.close(&request);
-                self.up(Connection { id, version: version(&response.body) }, step);
+                let (version, offers) = methods::negotiated(&response.body);
+                self.opening = Opening { line: connecting.body.clone(), version, offers };
                 step.line(message::as_line(response.body.clone()));
-                self.start(step);
+                self.up(connection, step);
             }
         }
     }
 
-    fn up(&mut self, connection: Connection, step: &mut Step<'_>) {
+    /// There is a connection: its stream is opened, and what waited for it is posted.
+    pub(super) fn up(&mut self, connection: Connection, step: &mut Step<'_>) {
         self.timers.disarm(&Timer::GiveUp);
         self.timers.disarm(&Timer::Retry);
         self.epoch = Epoch(self.epoch.0 + 1);
         self.link = Link::Up(connection);
         step.log(Level::Info, "connected to the remote agent");
-    }
-
-    /// Opens the connection's stream, and posts what waited for the connection.
-    fn start(&mut self, step: &mut Step<'_>) {
         self.sessions.entry(None).or_default();
         self.open_stream(&None, step);
-        let waiting: Vec<Scope> = self.sessions.keys().cloned().collect();
-        for scope in waiting {
-            self.pump(&scope, step);
-        }
-    }
-
-    /// The connection is gone: everything that hung on it ends, each request with an error that
-    /// says how far it came.
-    pub(super) fn lose(&mut self, why: String, step: &mut Step<'_>) {
-        if !matches!(self.link, Link::Up(_)) {
-            return;
-        }
-        step.log(Level::Error, why.as_str());
-        self.link = Link::Lost(why.clone());
-        self.withdraw_all(step);
-        self.drop_all(step, |delivery| Failure::new(Kind::ConnectionLost, delivery, why.as_str()));
+        self.pump_all(step);
     }
 
     /// Drops every stream, POST and message, and answers every open request with what `failure`
     /// makes of how far it came.
     pub(super) fn drop_all(&mut self, step: &mut Step<'_>, failure: impl Fn(Delivery) -> Failure) {
-        let mut unsent = BTreeSet::new();
+        let unsent = self.waiting_requests();
         for (scope, session) in std::mem::take(&mut self.sessions) {
-            unsent.extend(session.messages.queue.into_iter().filter_map(|waiting| waiting.request));
             if let Some(generation) = session.stream.generation() {
                 let epoch = self.epoch;
                 step.out.push(Effect::Close(StreamId { session: scope, epoch, generation }));
@@ -241,7 +210,8 @@ impl Core {
         for (post, _) in std::mem::take(&mut self.posts) {
             step.out.push(Effect::Abandon(post));
         }
-        for (id, request) in self.ledger.close_all() {
+        for id in self.ledger.all() {
+            let Some(request) = self.ledger.close(&id) else { continue };
             let delivery = match request.accepted {
                 true => Delivery::Accepted,
                 false if unsent.contains(&id) => Delivery::Unsent,
@@ -255,21 +225,29 @@ impl Core {
     }
 }
 
-/// The negotiated version in an answer to `initialize`, as the remote wrote it.
-fn version(answer: &[u8]) -> Option<Bytes> {
-    #[derive(Deserialize)]
-    struct Initialized<'a> {
-        #[serde(borrow)]
-        result: Negotiated<'a>,
+/// Reads what came in answer to an `initialize`: whether it is the agent's error, and the
+/// connection, if it names one.
+pub(super) fn answer_to_initialize(
+    request: &RequestId,
+    response: &Response,
+) -> Result<(bool, Option<Connection>), Failure> {
+    let wrong = |reason: &str| Err(Failure::refused(Kind::Http, reason, response));
+    match message::read(&response.body) {
+        _ if !is_json(response) => wrong(
+            "initialize was answered, but not with application/json; \
+             a sign-in page or another service may stand in front of the remote agent",
+        ),
+        _ if response.truncated => Err(Failure::refused(
+            Kind::TooLarge,
+            "the answer to initialize is longer than --max-message-bytes",
+            response,
+        )),
+        Ok(Message::Answer { id, is_error }) if id.key() == *request => {
+            let (version, _) = methods::negotiated(&response.body);
+            let id = response.connection_id.clone().filter(|id| !id.is_empty());
+            Ok((is_error, id.map(|id| Connection { id, version })))
+        }
+        Ok(_) => wrong("initialize was answered with another message than its answer"),
+        Err(_) => wrong("initialize was answered with something that is no JSON-RPC message"),
     }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Negotiated<'a> {
-        #[serde(borrow)]
-        protocol_version: &'a RawValue,
-    }
-    let initialized: Initialized<'_> = serde_json::from_slice(answer).ok()?;
-    let version = initialized.result.protocol_version.get().trim_matches('"');
-    let is_plain = version.bytes().all(|byte| byte.is_ascii_graphic());
-    is_plain.then(|| Bytes::copy_from_slice(version.as_bytes()))
 }

@@ -165,7 +165,7 @@ pub fn params(message: &Bytes) -> Bytes {
         params: Option<&'a RawValue>,
     }
     let params = serde_json::from_slice::<Message<'_>>(message).ok().and_then(|read| read.params);
-    params.map(|params| message.slice_ref(params.get().as_bytes())).unwrap_or_default()
+    params.map(|params| Bytes::copy_from_slice(params.get().as_bytes())).unwrap_or_default()
 }
 
 /// What a line that sets a session up sets it up with.
@@ -229,7 +229,9 @@ pub fn negotiated(answer: &[u8]) -> (Option<Bytes>, Offers) {
     let capabilities = result.agent_capabilities.unwrap_or_default();
     let offers = Offers {
         resume: has_resume_always
-            || capabilities.pointer("/sessionCapabilities/resume").is_some_and(|has| !has.is_null()),
+            || capabilities
+                .pointer("/sessionCapabilities/resume")
+                .is_some_and(|has| !has.is_null()),
         load: !has_resume_always && capabilities["loadSession"] == true,
     };
     (version.map(|version| Bytes::copy_from_slice(version.as_bytes())), offers)

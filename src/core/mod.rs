@@ -20,7 +20,12 @@
 //! | [`requests`] | who waits for which answer |
 //! | `posts` | when a message is posted, and what its outcome means |
 //! | `streams` | when a stream is opened, and what its end means |
-//! | `link` | the connection: opening and losing it |
+//! | `link` | the first connection |
+//! | `recovery` | what becomes of each request when the connection is lost, and the next one |
+//! | `restore` | how a session is restored |
+//! | `conflict` | how one session fails alone, and what a 404 means |
+//! | `doubt` | what a broken stream costs |
+//! | `replay` | in which order a replay and its answer reach the editor |
 //! | `shutdown` | how the process ends |
 //! | `session` | what is kept of one session |
 //! | [`error`] | the errors that we originate |
@@ -32,13 +37,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use conflict::Probe;
 use link::Link;
+use message::RequestId;
 use posts::Posting;
+use recovery::Opening;
 use requests::Ledger;
+use restore::Own;
 use session::{Chance, Scope, Session};
 use shutdown::Leaving;
 use timers::{Timer, Timers};
 
+mod conflict;
+mod doubt;
 mod editor;
 pub mod error;
 pub mod limits;
@@ -46,9 +57,12 @@ mod link;
 pub mod message;
 pub mod methods;
 mod posts;
+mod recovery;
 pub mod redirect;
 mod remote;
+mod replay;
 pub mod requests;
+mod restore;
 mod session;
 mod shutdown;
 mod streams;
@@ -65,6 +79,15 @@ pub struct Core {
     ledger: Ledger,
     /// The sessions, and under `None` the connection itself.
     sessions: BTreeMap<Scope, Session>,
+    /// How the first connection was opened, for those that follow.
+    opening: Opening,
+    /// The editor's last successful sign-in (V4).
+    signed_in: Option<Bytes>,
+    /// Our own requests that have no answer yet.
+    own: BTreeMap<RequestId, Own>,
+    own_ids: u64,
+    /// The question to the connection whether it lives, if one is asked (R8).
+    probe: Option<Probe>,
     /// The POSTs under way. An outcome of any other is of no interest.
     posts: BTreeMap<PostId, Posting>,
     /// The scopes that may not post because too many POSTs are under way.
@@ -92,6 +115,11 @@ impl Core {
             link: Link::Idle,
             ledger: Ledger::default(),
             sessions: BTreeMap::new(),
+            opening: Opening::default(),
+            signed_in: None,
+            own: BTreeMap::new(),
+            own_ids: 0,
+            probe: None,
             posts: BTreeMap::new(),
             crowded: BTreeSet::new(),
             queued_bytes: 0,
@@ -116,6 +144,9 @@ impl Core {
             Event::Stream(stream, event) if self.is_current(&stream) => {
                 self.stream_event(&stream, event, step);
             }
+            Event::Stream(stream, event) if self.is_probe(&stream) => {
+                self.probe_answered(&stream, event, step);
+            }
             Event::Stream(stream, _) => step.log(
                 Level::Debug,
                 format!(
@@ -123,6 +154,7 @@ impl Core {
                     name(&stream.session)
                 ),
             ),
+            Event::Woke => self.woke(step),
             Event::Deleted(outcome) => self.deleted(&outcome, step),
             Event::Timer => {}
         }
@@ -154,6 +186,13 @@ impl Core {
             Timer::Reopen(scope) => self.open_stream(&scope, step),
             Timer::Repost(scope, lane) => self.repost(&scope, lane, step),
             Timer::Hold(scope) => self.fail_held(&scope, step),
+            Timer::Orphan(scope) => self.give_up_doubted(&scope, step),
+            Timer::Confirm(scope) => self.give_up_cancelled(&scope, step),
+            Timer::Quiet(scope) => self.release_answer(&scope, step),
+            Timer::Restore(scope) => self.restore_due(&scope, step),
+            Timer::Question(scope) => self.withdraw(&scope, Some(self.epoch), step),
+            Timer::Probe => self.ask_connection(step),
+            Timer::Silent(scope) => self.silent(&scope, step),
             // What is due is found in `go_on_leaving`.
             Timer::Shutdown => {}
         }
@@ -240,6 +279,8 @@ pub enum Event {
     Posted(PostId, Outcome),
     /// Something happened on a stream.
     Stream(StreamId, StreamEvent),
+    /// The machine slept: what was open may be dead (L11).
+    Woke,
     /// The DELETE has ended, however it ended.
     Deleted(Outcome),
     /// The time of [`Core::deadline`] has come.
@@ -393,6 +434,15 @@ pub struct Settings {
     pub connect_timeout: Millis,
     /// How long a POST waits for its answer (`--post-timeout`).
     pub post_timeout: Millis,
+    /// How long a reopened stream may be silent before a request in doubt is given up
+    /// (`--orphan-timeout`).
+    pub orphan_timeout: Millis,
+    /// A stream that ends while requests are open fails them (`--on-stream-loss fail`, R11).
+    pub strict: bool,
+    /// A session that failed is restored once without being asked (`--recover auto`, C3).
+    pub recover_alone: bool,
+    /// Gaps are told in the conversation (`--notices on`, V11).
+    pub notices: bool,
     /// The size limit of one message (`--max-message-bytes`), for messages to people; lines and
     /// events over it never reach the core.
     pub max_message_bytes: usize,

@@ -4,10 +4,12 @@
 //! (R1), and one for answers to the agent's questions, which waits for nothing. Each lane has one
 //! POST under way.
 
+use std::collections::VecDeque;
+
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
-use super::session::{LaneName, Queued, Scope, StreamState};
+use super::session::{LaneName, Queued, Scope, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, Effect, Level, Millis, Outcome, Post, PostId, Response, Step, limits, name};
 
@@ -37,22 +39,33 @@ impl Core {
             session.stream.state = StreamState::Closed;
             session.stream.renewed = false;
         }
+        self.ask_for_link(step);
         self.pump(&scope, step);
+    }
+
+    /// Posts what may be posted, in every scope.
+    pub(super) fn pump_all(&mut self, step: &mut Step<'_>) {
+        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in scopes {
+            self.pump(&scope, step);
+        }
     }
 
     /// Posts what a scope may post.
     pub(super) fn pump(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        if !matches!(self.link, Link::Up(_)) {
-            return;
+        match self.link {
+            Link::Up(_) => {}
+            Link::Down(_) => return self.hold(scope, step),
+            Link::Idle | Link::Connecting(_) => return,
         }
-        self.forget_answered(scope);
+        self.forget_pointless(scope, step);
         self.post_next(scope, LaneName::Answers, step);
         let Some(session) = self.sessions.get_mut(scope) else { return };
         if session.messages.posting.is_some() || session.messages.queue.is_empty() {
             return;
         }
         match session.stream.state {
-            _ if session.messages.resting => self.hold(scope, step),
+            _ if session.messages.resting || session.must_wait() => self.hold(scope, step),
             StreamState::Closed | StreamState::Stopped => {
                 self.hold(scope, step);
                 self.open_stream(scope, step);
@@ -71,13 +84,20 @@ impl Core {
         }
     }
 
-    /// A request that was answered while it waited goes nowhere.
-    fn forget_answered(&mut self, scope: &Scope) {
+    /// A request that was answered while it waited goes nowhere; nor does a cancel whose turn has
+    /// ended (V10).
+    fn forget_pointless(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        while let Some(first) = session.messages.queue.front()
-            && let Some(id) = &first.request
-            && !self.ledger.is_open(id)
-        {
+        while let Some(first) = session.messages.queue.front() {
+            let is_pointless = match &first.waiter {
+                Waiter::Editor(id) => !self.ledger.is_open(id),
+                Waiter::Turn(turn) => !turn.iter().any(|id| self.ledger.is_open(id)),
+                Waiter::Own(_) | Waiter::Question(_) | Waiter::Nobody => false,
+            };
+            if !is_pointless {
+                break;
+            }
+            step.log(Level::Debug, "dropped a message whose matter is settled");
             self.queued_bytes -= first.body.len();
             session.messages.queue.pop_front();
         }
@@ -119,49 +139,67 @@ impl Core {
         self.timers.arm(Timer::Hold(scope.clone()), until);
     }
 
-    /// Fails the messages that waited long enough.
+    /// Fails the messages that waited long enough. Our own restores are none of the editor's.
     pub(super) fn fail_held(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let hold = self.settings.hold;
         let Some(session) = self.sessions.get(scope) else { return };
-        let (kind, reason) = session.trouble().unwrap_or_else(|| {
+        let trouble = match &self.link {
+            Link::Down(down) => Some((Kind::Connect, down.why.clone())),
+            _ => session.trouble(),
+        };
+        let (kind, reason) = trouble.unwrap_or_else(|| {
             let reason = format!("the remote agent did not open the stream of {}", name(scope));
             (Kind::StreamLost, reason)
         });
         let reason = format!("{reason}; gave up after {} ms (--hold)", hold.0);
         let failure = Failure::new(kind, Delivery::Unsent, reason);
-        let since = session.messages.held_since.unwrap_or(step.now);
-        let now = step.now;
-        let is_over = |first: &Queued| first.since.max(since).plus(hold) <= now;
-        while self.first(scope).is_some_and(is_over) {
-            self.fail_first(scope, &failure, step);
-        }
+        let (since, now) = (session.messages.held_since.unwrap_or(step.now), step.now);
+        self.fail_queued(scope, &failure, step, |message| {
+            message.since.max(since).plus(hold) <= now
+        });
         self.retire_if_idle(scope, step);
         self.pump(scope, step);
     }
 
-    /// Fails every message that waits in a scope's lane.
+    /// Fails every message that waits in a scope's lane, our own restores excepted.
     pub(super) fn fail_waiting(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
-        while self.first(scope).is_some() {
-            self.fail_first(scope, failure, step);
+        self.fail_queued(scope, failure, step, |_| true);
+        self.retire_if_idle(scope, step);
+    }
+
+    /// Fails the first message of a scope, which the remote refused for its session's sake.
+    pub(super) fn fail_refused(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if let Some(message) = session.messages.queue.pop_front_if(|first| first.retried) {
+            self.queued_bytes -= message.body.len();
+            self.fail_message(&message, failure, step);
         }
         self.retire_if_idle(scope, step);
     }
 
-    fn first(&self, scope: &Scope) -> Option<&Queued> {
-        self.sessions.get(scope)?.messages.queue.front()
-    }
-
-    fn fail_first(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
+    fn fail_queued(
+        &mut self,
+        scope: &Scope,
+        failure: &Failure,
+        step: &mut Step<'_>,
+        is_failed: impl Fn(&Queued) -> bool,
+    ) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let Some(message) = session.messages.queue.pop_front() else { return };
+        let (failed, kept) = std::mem::take(&mut session.messages.queue)
+            .into_iter()
+            .partition(|message| !matches!(message.waiter, Waiter::Own(_)) && is_failed(message));
+        session.messages.queue = kept;
         if session.messages.queue.is_empty() {
             session.messages.resting = false;
             session.messages.held_since = None;
             self.timers.disarm(&Timer::Repost(scope.clone(), LaneName::Messages));
             self.timers.disarm(&Timer::Hold(scope.clone()));
         }
-        self.queued_bytes -= message.body.len();
-        self.fail_message(&message, failure, step);
+        let failed: VecDeque<Queued> = failed;
+        for message in failed {
+            self.queued_bytes -= message.body.len();
+            self.fail_message(&message, failure, step);
+        }
     }
 
     /// A message that will not go: a request gets its error, anything else is logged (L10).
@@ -171,13 +209,16 @@ impl Core {
         failure: &Failure,
         step: &mut Step<'_>,
     ) {
-        match &message.request {
-            Some(id) => self.fail(id, failure, step),
-            None => step.log(
-                Level::Warn,
-                format!("a notification or an answer was not delivered: {}", failure.message),
-            ),
+        match &message.waiter {
+            Waiter::Editor(id) => return self.fail(id, failure, step),
+            Waiter::Own(id) => return self.own_failed(id, failure, step),
+            Waiter::Question(number) => self.ledger.forget_question(*number),
+            Waiter::Turn(_) | Waiter::Nobody => {}
         }
+        step.log(
+            Level::Warn,
+            format!("a notification or an answer was not delivered: {}", failure.message),
+        );
     }
 
     /// Answers an open request with an error. One that was answered already stays so (P2).
@@ -241,12 +282,41 @@ impl Core {
         match verdict {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
             Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
-            Verdict::ConnectionLost(why) => {
-                let failure = Failure::new(Kind::ConnectionLost, Delivery::Refused, why.as_str());
+            Verdict::Conflict(failure) => {
                 self.fail_message(&message, &failure, step);
-                self.lose(why, step);
+                self.conflict(scope, failure, step);
             }
+            Verdict::Gone(failure) => self.refused_as_gone(scope, lane, message, failure, step),
             Verdict::Again(..) => {}
+        }
+    }
+
+    /// A message was not accepted, because its connection or its session is gone. It is sent once
+    /// more, after the recovery (L10, V5).
+    fn refused_as_gone(
+        &mut self,
+        scope: &Scope,
+        lane: LaneName,
+        message: Queued,
+        failure: Failure,
+        step: &mut Step<'_>,
+    ) {
+        let may_be_session_alone = message.header.is_some() && failure.status == Some(404);
+        let why = format!("the connection is lost: {}", failure.message);
+        match lane {
+            // What asked is gone with the connection or the session, unless it asks again (V6).
+            LaneName::Answers => {}
+            LaneName::Messages if message.retried => self.fail_message(&message, &failure, step),
+            LaneName::Messages => {
+                self.queued_bytes += message.body.len();
+                let session = self.sessions.entry(scope.clone()).or_default();
+                session.messages.queue.push_front(Queued { retried: true, ..message });
+            }
+        }
+        if may_be_session_alone {
+            self.suspect(scope, failure, step);
+        } else {
+            self.lose(why, step);
         }
     }
 
@@ -299,19 +369,24 @@ impl Core {
             session.stream.posted_first = true;
             self.open_stream(scope, step);
         }
-        let Some(id) = &message.request else { return };
-        let Some(request) = self.ledger.request(id) else { return };
-        request.accepted = true;
+        let id = match &message.waiter {
+            Waiter::Editor(id) | Waiter::Own(id) => id,
+            Waiter::Question(number) => return self.ledger.forget_question(*number),
+            Waiter::Turn(_) | Waiter::Nobody => return,
+        };
+        if let Some(request) = self.ledger.request(id) {
+            request.accepted = true;
+        }
         if response.truncated && is_json(response) {
             let limit = self.settings.max_message_bytes;
             let reason = format!("the answer is longer than {limit} bytes (--max-message-bytes)");
             let failure = Failure::new(Kind::TooLarge, Delivery::Accepted, reason);
-            return self.fail(id, &failure, step);
+            return self.fail_message(message, &failure, step);
         }
         if let Ok(Message::Answer { id: answered, is_error }) = message::read(&response.body)
             && answered.key() == *id
         {
-            self.settle(id, &response.body, is_error, step);
+            self.settle(id, &response.body, is_error, &None, step);
         }
     }
 }
@@ -324,8 +399,10 @@ enum Verdict {
     Again(Again, (Kind, String)),
     /// It fails, alone.
     Failed(Failure),
-    /// It was not taken, because the connection is gone.
-    ConnectionLost(String),
+    /// It fails, and its session with it (C).
+    Conflict(Failure),
+    /// It was not taken, because the connection is gone, or the session from it.
+    Gone(Failure),
 }
 
 /// When a message that was not accepted is posted again.
@@ -367,11 +444,9 @@ fn verdict(message: &Queued, outcome: Outcome) -> Verdict {
             let reason = "the remote agent asks for patience (429)".to_owned();
             Verdict::Again(Again::Later(response.retry_after), (Kind::Http, reason))
         }
-        404 | 410 => Verdict::ConnectionLost(lost_by(&response)),
-        400 if speaks_of_the_connection(&response) => Verdict::ConnectionLost(lost_by(&response)),
-        409 if names_reload(&response) => {
-            refused(Kind::Conflict, "the remote agent wants this session loaded again (409)")
-        }
+        404 | 410 => Verdict::Gone(gone(&response)),
+        400 if speaks_of_the_connection(&response) => Verdict::Gone(gone(&response)),
+        409 if names_reload(&response) => Verdict::Conflict(reload(&response)),
         413 => refused(Kind::TooLarge, "this message is too large for the remote agent (413)"),
         status => refused(Kind::Http, &format!("the remote agent refused this with HTTP {status}")),
     }
@@ -389,17 +464,29 @@ pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
     ["connection", "not initialized", "uninitialized"].iter().any(|sign| body.contains(sign))
 }
 
-/// Why the connection is lost, for people; says whether the agent answered or a hop in front of it
-/// (K69).
-pub(super) fn lost_by(response: &Response) -> String {
+/// A refusal that says that the connection, or the session, is gone. Says whether the agent answered
+/// or a hop in front of it (K69).
+pub(super) fn gone(response: &Response) -> Failure {
     let status = response.status;
     let html = response.content_type.to_ascii_lowercase().contains("html");
     let who = if html { "a web page, not an ACP agent," } else { "the remote agent" };
-    format!("the connection is lost: {who} answered HTTP {status}")
+    let kind = if status == 404 { Kind::SessionLost } else { Kind::ConnectionLost };
+    Failure::refused(kind, format!("{who} answered HTTP {status}"), response)
+}
+
+/// Why the connection is lost, for people.
+pub(super) fn lost_by(response: &Response) -> String {
+    format!("the connection is lost: {}", gone(response).message)
+}
+
+/// A refusal that wants the session loaded again (C2).
+pub(super) fn reload(response: &Response) -> Failure {
+    let reason = "the remote agent wants this session loaded again (409)";
+    Failure::refused(Kind::Conflict, reason, response)
 }
 
 /// Whether a body names `session_reload_required` where C2 looks for it.
-fn names_reload(response: &Response) -> bool {
+pub(super) fn names_reload(response: &Response) -> bool {
     const SIGN: &str = "session_reload_required";
     let Ok(body) = serde_json::from_slice::<serde_json::Value>(&response.body) else {
         return false;

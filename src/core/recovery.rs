@@ -111,13 +111,10 @@ impl Core {
             self.settle_now(&held.request, &held.answer, held.is_error, step);
         }
         let waiting: BTreeSet<RequestId> = self.waiting_requests();
-        let sent: Vec<_> = self.ledger.all().into_iter().filter(|id| !waiting.contains(id)).collect();
-        let broken_turns: BTreeSet<_> = sent
-            .iter()
-            .filter_map(|id| self.ledger.request(id))
-            .filter(|request| request.method == methods::Method::Prompt)
-            .filter_map(|request| request.session.clone())
-            .collect();
+        let sent: Vec<_> =
+            self.ledger.all().into_iter().filter(|id| !waiting.contains(id)).collect();
+        let broken_turns: BTreeSet<_> =
+            sent.iter().filter_map(|id| self.ledger.turn_of(id)).collect();
         for session in broken_turns {
             self.tell_gap(&session, "The connection to the agent was lost in the middle of this turn; the rest of its output may be missing.", step);
         }
@@ -182,7 +179,9 @@ impl Core {
         let reason = match outcome {
             Outcome::Response(response) => match response.status {
                 200..=299 => match answer_to_initialize(&request, &response) {
-                    Ok((false, Some(connection))) => return self.up_again(connection, &response, step),
+                    Ok((false, Some(connection))) => {
+                        return self.up_again(connection, &response, step);
+                    }
                     Ok((_, _)) => "the remote agent refused to initialize again".to_owned(),
                     Err(failure) => failure.message,
                 },
@@ -199,9 +198,9 @@ impl Core {
                 }
                 status => format!("the remote agent answered HTTP {status}"),
             },
-            Outcome::Unsent(reason) | Outcome::Broken(reason) | Outcome::Redirected { reason, .. } => {
-                reason
-            }
+            Outcome::Unsent(reason)
+            | Outcome::Broken(reason)
+            | Outcome::Redirected { reason, .. } => reason,
         };
         let delay = down.backoff.next(&mut self.chance);
         step.log(Level::Warn, format!("the link is not back yet: {reason}"));
@@ -253,7 +252,8 @@ impl Core {
 
     /// Whether the negotiated version is 2 or later.
     pub(super) fn speaks_version_2(&self) -> bool {
-        let version = self.opening.version.as_deref().and_then(|text| std::str::from_utf8(text).ok());
+        let version =
+            self.opening.version.as_deref().and_then(|text| std::str::from_utf8(text).ok());
         version.and_then(|version| version.parse::<u32>().ok()).is_some_and(|version| version >= 2)
     }
 

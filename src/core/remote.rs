@@ -76,8 +76,9 @@ impl Core {
 
     /// The agent withdraws a question: the editor knows it under our id (P4).
     fn withdraw_one(&self, scope: &Scope, data: &Bytes, params: &Params<'_>, step: &mut Step<'_>) {
-        let asked =
-            params.request.and_then(|id| Some((id, self.ledger.asked_as(id, scope.as_ref(), self.epoch)?)));
+        let asked = params
+            .request
+            .and_then(|id| Some((id, self.ledger.asked_as(id, scope.as_ref(), self.epoch)?)));
         match asked {
             Some((id, ours)) => step.line(message::as_line(message::with_id(data, id, &ours))),
             None => step.log(Level::Debug, "dropped the withdrawal of a question that is not open"),

@@ -63,7 +63,8 @@ impl Core {
 
     /// The stream is quiet: the held answer goes on.
     pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let Some(held) = self.sessions.get_mut(scope).and_then(|session| session.held.take()) else {
+        let Some(held) = self.sessions.get_mut(scope).and_then(|session| session.held.take())
+        else {
             return;
         };
         self.settle_now(&held.request, &held.answer, held.is_error, step);

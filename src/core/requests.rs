@@ -73,8 +73,15 @@ impl Ledger {
         self.arrivals += 1;
         let arrival = self.arrivals;
         let id = id.raw().into();
-        let request =
-            OpenRequest { id, method, session, accepted: false, line: None, replays: false, arrival };
+        let request = OpenRequest {
+            id,
+            method,
+            session,
+            accepted: false,
+            line: None,
+            replays: false,
+            arrival,
+        };
         self.requests.insert(key, request);
         true
     }
@@ -115,6 +122,12 @@ impl Ledger {
             request.session.as_ref() == session && request.method == Method::Prompt
         });
         prompts.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The session whose turn a request is, if it is an open prompt.
+    pub fn turn_of(&self, id: &RequestId) -> Option<SessionId> {
+        let request = self.requests.get(id)?;
+        request.session.clone().filter(|_| request.method == Method::Prompt)
     }
 
     /// Whether no request of the editor is open.

@@ -8,7 +8,7 @@ use super::error::{Delivery, Failure};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::methods;
-use super::session::{LaneName, Queued, Scope, Standing, Waiter};
+use super::session::{Queued, Scope, Standing, Waiter};
 use super::timers::Timer;
 use super::{Core, Level, Millis, Step, limits, name};
 
@@ -55,6 +55,16 @@ pub(super) enum Own {
     SignIn(Scope),
 }
 
+impl Own {
+    /// The session that this restores, if it does.
+    pub(super) fn restores(&self) -> Option<&Scope> {
+        match self {
+            Own::Restore(scope) => Some(scope),
+            Own::SignIn(_) => None,
+        }
+    }
+}
+
 impl Core {
     /// The link is back: every session that was attached is restored.
     pub(super) fn restore_all(&mut self, step: &mut Step<'_>) {
@@ -89,7 +99,9 @@ impl Core {
         }
         let id = self.own_id();
         let offers = self.opening.offers.clone();
-        let (Some(session), Some(session_id)) = (self.sessions.get_mut(scope), scope) else { return };
+        let (Some(session), Some(session_id)) = (self.sessions.get_mut(scope), scope) else {
+            return;
+        };
         let Standing::Restoring(restore) = &mut session.standing else { return };
         if restore.way == Way::Resume && !offers.resume {
             restore.way = Way::Load;
@@ -104,11 +116,19 @@ impl Core {
     }
 
     /// Puts a request of ours before everything that waits in a scope's lane.
-    fn ask_ourselves(&mut self, scope: &Scope, id: String, own: Own, body: Bytes, step: &mut Step<'_>) {
+    fn ask_ourselves(
+        &mut self,
+        scope: &Scope,
+        id: String,
+        own: Own,
+        body: Bytes,
+        step: &mut Step<'_>,
+    ) {
         let id = RequestId::of_own(&id);
         self.own.insert(id.clone(), own);
         self.queued_bytes += body.len();
-        let message = Queued { header: scope.clone(), ..Queued::new(body, Waiter::Own(id), step.now) };
+        let message =
+            Queued { header: scope.clone(), ..Queued::new(body, Waiter::Own(id), step.now) };
         self.sessions.entry(scope.clone()).or_default().messages.queue.push_front(message);
         self.pump(scope, step);
     }

@@ -61,6 +61,20 @@ impl Session {
         }
     }
 
+    /// Whether the first message has to wait for a restore, or for what a 404 means.
+    pub fn must_wait(&self) -> bool {
+        let is_own =
+            matches!(self.messages.queue.front(), Some(Queued { waiter: Waiter::Own(_), .. }));
+        let is_restoring = matches!(self.standing, Standing::Restoring(_));
+        self.suspected.is_some() || is_restoring && !is_own
+    }
+
+    /// Whether our request with this id has not been posted yet.
+    pub fn is_waiting(&self, own: &RequestId) -> bool {
+        let is_it = |message: &Queued| matches!(&message.waiter, Waiter::Own(id) if id == own);
+        self.messages.queue.iter().any(is_it)
+    }
+
     /// What keeps its messages from going: the network before the stream.
     pub fn trouble(&self) -> Option<(Kind, String)> {
         self.messages.trouble.as_ref().or(self.stream.trouble.as_ref()).cloned()
@@ -190,6 +204,11 @@ impl Stream {
             ..Self::default()
         };
         *self = kept;
+    }
+
+    /// Whether 409 has come for so long that it cannot mean our own old stream (R7).
+    pub fn is_refused_too_long(&mut self, now: Millis) -> bool {
+        self.refused_since.get_or_insert(now).plus(limits::OLD_STREAM) <= now
     }
 
     /// Starts over: nothing of the old stream counts for the next (C3, R6).

@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
-use super::posts::{lost_by, speaks_of_the_connection};
-use super::session::{Scope, StreamState};
+use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
+use super::recovery::lost;
+use super::session::{Scope, Standing, StreamState};
 use super::timers::Timer;
 use super::{
     Core, Effect, End, Generation, Level, Millis, Open, Outcome, Response, Step, StreamEvent,
@@ -42,7 +43,7 @@ impl Core {
     ) {
         let scope = &stream.session;
         match event {
-            StreamEvent::Opened { .. } => self.stream_opened(stream, step),
+            StreamEvent::Opened { event_epoch } => self.stream_opened(stream, event_epoch, step),
             StreamEvent::Refused(response) => self.stream_refused(scope, &response, step),
             StreamEvent::Failed(outcome) => self.stream_failed(scope, outcome, step),
             StreamEvent::Message { data, id } => self.stream_message(stream, data, id, step),
@@ -53,7 +54,12 @@ impl Core {
                     format!("dropped an event longer than {limit} bytes (--max-message-bytes)"),
                 );
             }
-            StreamEvent::Comment => {}
+            StreamEvent::Comment => {
+                if let Some(session) = self.sessions.get_mut(scope) {
+                    session.stream.pulse.beat(step.now);
+                }
+                self.watch(scope);
+            }
             StreamEvent::Retry(floor) => {
                 if let Some(session) = self.sessions.get_mut(scope) {
                     session.stream.floor = floor.min(limits::BACKOFF_CAP);
@@ -63,12 +69,47 @@ impl Core {
         }
     }
 
-    fn stream_opened(&mut self, stream: &StreamId, step: &mut Step<'_>) {
-        let Some(session) = self.sessions.get_mut(&stream.session) else { return };
-        session.stream.state = StreamState::Open { generation: stream.generation, since: step.now };
-        session.stream.renewed = false;
-        session.stream.trouble = None;
-        self.pump(&stream.session, step);
+    fn stream_opened(&mut self, id: &StreamId, event_epoch: Option<Bytes>, step: &mut Step<'_>) {
+        let scope = &id.session;
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let stream = &mut session.stream;
+        stream.state = StreamState::Open { generation: id.generation, since: step.now };
+        stream.renewed = false;
+        stream.trouble = None;
+        stream.refused_since = None;
+        stream.pulse.start(step.now);
+        let is_renumbered = stream.event_epoch.is_some() && stream.event_epoch != event_epoch;
+        stream.event_epoch = event_epoch;
+        if is_renumbered {
+            // The same as a 410: what our cursor names is not there any more (R5, R6).
+            stream.gap = true;
+            let had_cursor = stream.cursor.is_some();
+            stream.start_over();
+            if had_cursor {
+                self.close_stream(scope, step);
+                return self.open_stream(scope, step);
+            }
+        }
+        self.watch(scope);
+        self.mend_gap(scope, step);
+        self.pump(scope, step);
+    }
+
+    /// The server does not have what came since the cursor: the session is restored, and the gap
+    /// told (R6).
+    fn mend_gap(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if !std::mem::take(&mut session.stream.gap) {
+            return;
+        }
+        let Some(id) = scope else {
+            return step.log(Level::Warn, "messages of the connection's own stream are missing");
+        };
+        let was_attached = session.attached;
+        self.tell_gap(id, "Some of the agent's messages could not be delivered; the conversation above may be incomplete.", step);
+        if was_attached {
+            self.begin_restore(scope, lost(scope), step);
+        }
     }
 
     fn stream_message(
@@ -78,17 +119,69 @@ impl Core {
         id: Option<Bytes>,
         step: &mut Step<'_>,
     ) {
-        if let Some(session) = self.sessions.get_mut(&stream.session) {
-            session.stream.backoff.reset();
-            // The cursor moves when the event has been dealt with (R3): by the end of this step it
-            // is, whatever becomes of it, and an answer may end the session on the way.
-            if let Some(id) = id {
-                session.stream.cursor = Some(id).filter(|id| !id.is_empty());
-            }
+        let scope = &stream.session;
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.stream.backoff.reset();
+        session.stream.pulse.event(step.now);
+        let is_repeat = match (&id, &data) {
+            (Some(id), Some(data)) if !id.is_empty() => session.stream.seen.is_repeat(id, data),
+            _ => false,
+        };
+        // The cursor moves when the event has been dealt with (R3): by the end of this step it is,
+        // whatever becomes of it, and an answer may end the session on the way.
+        if let Some(id) = id {
+            session.stream.cursor = Some(id).filter(|id| !id.is_empty());
         }
+        if is_repeat {
+            return step
+                .log(Level::Debug, format!("dropped a repeat on the stream of {}", name(scope)));
+        }
+        self.not_quiet(scope, step);
         if let Some(data) = data {
-            self.deliver(&stream.session, data, step);
+            self.deliver(scope, data, step);
         }
+        self.heard(scope, step);
+        self.watch(scope);
+    }
+
+    /// Watches a stream that shows heartbeats (L11).
+    fn watch(&mut self, scope: &Scope) {
+        let Some(session) = self.sessions.get(scope) else { return };
+        if let (StreamState::Open { .. }, Some(at)) =
+            (&session.stream.state, session.stream.pulse.deadline())
+        {
+            self.timers.arm(Timer::Silent(scope.clone()), at);
+        }
+    }
+
+    /// No heartbeat came for so long that the stream is dead.
+    pub(super) fn silent(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.cut(scope, "it fell silent", step);
+    }
+
+    /// The machine slept: nobody knows which stream still lives (L11).
+    pub(super) fn woke(&mut self, step: &mut Step<'_>) {
+        step.log(Level::Info, "the machine slept; every stream is opened again");
+        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in scopes {
+            if let Some(session) = self.sessions.get_mut(&scope) {
+                session.stream.backoff.reset();
+            }
+            self.cut(&scope, "the machine slept", step);
+        }
+        if matches!(self.link, Link::Down(_)) {
+            self.reconnect(step);
+        }
+    }
+
+    /// Ends a stream that may be dead.
+    fn cut(&mut self, scope: &Scope, why: &str, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get(scope) else { return };
+        if session.stream.generation().is_none() {
+            return;
+        }
+        self.close_stream(scope, step);
+        self.stream_ended(scope, &End::Broken(why.to_owned()), step);
     }
 
     /// The remote answered a GET, but not with a stream.
@@ -133,11 +226,21 @@ impl Core {
             }
             404 if scope.is_none() => self.lose(lost_by(response), step),
             400 if speaks_of_the_connection(response) => self.lose(lost_by(response), step),
-            404 if !is_unknown_session => self.lose_session(scope, step),
+            404 if !is_unknown_session => {
+                stream.state = StreamState::Closed;
+                self.suspect(scope, gone(response), step);
+            }
+            409 if names_reload(response) => self.conflict(scope, reload(response), step),
+            409 if stream.is_refused_too_long(step.now) => {
+                let reason = format!("another client holds the stream of {who} (409)");
+                self.conflict(scope, Failure::refused(Kind::Conflict, reason, response), step);
+            }
+            410 => {
+                stream.start_over();
+                stream.gap = true;
+                self.open_stream(scope, step);
+            }
             _ => {
-                if status == 410 {
-                    stream.cursor = None;
-                }
                 let reason = format!("the stream of {who} was refused with HTTP {status}");
                 stream.trouble = Some((Kind::StreamLost, reason.clone()));
                 step.log(Level::Warn, reason);
@@ -174,7 +277,9 @@ impl Core {
                 step.log(Level::Warn, format!("the stream of {} broke: {why}", name(scope)));
             }
         }
-        self.reopen_later(scope, step);
+        if self.doubt(scope, end, step) {
+            self.reopen_later(scope, step);
+        }
     }
 
     /// Opens a stream again after its backoff (L12), where anybody needs it.
@@ -210,12 +315,14 @@ impl Core {
         }
         session.stream.state = StreamState::Closed;
         self.timers.disarm(&Timer::Reopen(scope.clone()));
+        self.timers.disarm(&Timer::Silent(scope.clone()));
     }
 
     /// Forgets a session that is not attached once nothing of it is left to do.
     pub(super) fn retire_if_idle(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let (Some(id), Some(session)) = (scope, self.sessions.get(scope)) else { return };
-        if session.attached || !session.is_idle() || self.ledger.has_open(id) {
+        let is_sound = matches!(session.standing, Standing::Sound);
+        if session.attached || !is_sound || !session.is_idle() || self.ledger.has_open(id) {
             return;
         }
         self.close_stream(scope, step);

@@ -5,6 +5,8 @@
 
 use super::format::{Fault, Signal, Transcript};
 use super::player::{self, Board, Failure, Reply, Request, Stage, unfit};
+use crate::cli::{Cli, Command};
+use crate::config::Config;
 use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
@@ -12,6 +14,7 @@ use crate::core::{
 use crate::wire::lines::{Line, Lines};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
+use clap::Parser;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -32,39 +35,17 @@ pub fn play(transcript: &Transcript) -> Result<(), Failure> {
     )
 }
 
-/// The flags of `connect` that the core knows, as its settings; others concern the shell.
+/// The flags of `connect`, as the settings of the core. Chance is the same in every play.
 fn settings(flags: &[String]) -> Result<Settings, String> {
-    let mut settings = Settings {
-        hold: limits::HOLD,
-        connect_timeout: limits::CONNECT_TIMEOUT,
-        post_timeout: limits::POST_TIMEOUT,
-        max_message_bytes: limits::MAX_MESSAGE_BYTES,
-        seed: 1,
-        unusable: None,
-    };
-    let mut words = flags.iter().flat_map(|flag| flag.splitn(2, '='));
-    while let Some(flag) = words.next() {
-        let known = ["--hold", "--connect-timeout", "--post-timeout", "--max-message-bytes"];
-        if !known.contains(&flag) {
-            continue;
+    let words = ["acp-tether", "connect", "http://127.0.0.1/"].into_iter().map(str::to_owned);
+    let cli = Cli::try_parse_from(words.chain(flags.iter().cloned()));
+    match cli.map_err(|error| error.to_string())?.command {
+        Command::Connect(flags) => {
+            let settings = Config::new(&flags, |name| std::env::var(name)).settings;
+            Ok(Settings { seed: 1, ..settings })
         }
-        let value = words.next().ok_or_else(|| format!("{flag} has no value"))?;
-        if flag == "--max-message-bytes" {
-            let size: bytesize::ByteSize =
-                value.parse().map_err(|error| format!("{flag}: {error}"))?;
-            settings.max_message_bytes =
-                usize::try_from(size.as_u64()).map_err(|error| error.to_string())?;
-            continue;
-        }
-        let time = humantime::parse_duration(value).map_err(|error| format!("{flag}: {error}"))?;
-        let field = match flag {
-            "--hold" => &mut settings.hold,
-            "--connect-timeout" => &mut settings.connect_timeout,
-            _ => &mut settings.post_timeout,
-        };
-        *field = millis(time);
+        Command::Demo(_) => Err("these are not flags of connect".to_owned()),
     }
-    Ok(settings)
 }
 
 fn millis(time: Duration) -> Millis {
