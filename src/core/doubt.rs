@@ -112,7 +112,9 @@ impl Core {
 
     fn fail_each(&mut self, requests: BTreeSet<RequestId>, failure: &Failure, step: &mut Step<'_>) {
         for id in requests {
-            self.fail(&id, failure, step);
+            let accepted = self.ledger.request(&id).is_some_and(|request| request.accepted);
+            let delivery = Some(if accepted { Delivery::Accepted } else { Delivery::Unknown });
+            self.fail(&id, &Failure { delivery, ..failure.clone() }, step);
         }
     }
 }

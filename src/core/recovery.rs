@@ -214,7 +214,6 @@ impl Core {
             let reason = "the remote agent speaks another protocol version now; \
                           start the agent in the editor again";
             let failure = Failure::new(Kind::ConnectionLost, Delivery::Unsent, reason);
-            step.log(Level::Error, reason);
             if let Link::Down(down) = &mut self.link {
                 down.stopped = Some(Stopped::ForGood(failure.clone()));
             }

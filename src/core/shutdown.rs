@@ -79,6 +79,10 @@ impl Core {
     /// The DELETE has ended. Whatever came of it, there is nothing more to do (404 is as good as
     /// 202).
     pub(super) fn deleted(&mut self, outcome: &Outcome, step: &mut Step<'_>) {
+        if !matches!(self.leaving, Leaving::Deleting(_)) {
+            // A connection that we could not use (V1); nobody waits for its end.
+            return;
+        }
         let trouble = match outcome {
             Outcome::Response(response) if matches!(response.status, 200..=299 | 404 | 410) => None,
             Outcome::Response(response) => Some(format!("HTTP {}", response.status)),

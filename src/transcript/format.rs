@@ -27,6 +27,9 @@ pub struct Header {
     /// The ACP version that the prelude negotiates.
     #[serde(default = "first_version")]
     pub protocol: u32,
+    /// What the agent offers in the prelude.
+    #[serde(default = "usual_capabilities")]
+    pub capabilities: serde_json::Value,
     /// Flags of `connect`.
     #[serde(default)]
     pub flags: Vec<String>,
@@ -46,6 +49,10 @@ pub struct Header {
 
 fn first_version() -> u32 {
     1
+}
+
+fn usual_capabilities() -> serde_json::Value {
+    serde_json::json!({"loadSession": true})
 }
 
 fn both_players() -> Vec<Player> {

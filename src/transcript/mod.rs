@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `start` plays a silent prelude: `initialized` is a connection `c1` whose stream is open, `session`
-//! has a session `s1` and its stream too. Each further object is a step, named by one of its keys:
+//! has a session `s1` and its stream too; the agent offers `capabilities` (`{"loadSession":true}`). Each further object is a step, named by one of its keys:
 //!
 //! | step | what happens, or what must be |
 //! |---|---|

@@ -246,7 +246,7 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
 fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
     const INITIALIZED: &str = r#"
         {"editor":{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":VERSION,"clientCapabilities":{}}}}
-        {"gets":{"method":"POST","session":null,"body_like":{"method":"initialize"}},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1"},"body":{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":VERSION,"agentCapabilities":{"loadSession":true}}}}}
+        {"gets":{"method":"POST","session":null,"body_like":{"method":"initialize"}},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1"},"body":{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":VERSION,"agentCapabilities":CAPABILITIES}}}}
         {"sees_like":{"id":"init","result":{}}}
         {"gets":{"method":"GET","session":null}}
     "#;
@@ -263,6 +263,7 @@ fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
         Start::Session => [INITIALIZED, SESSION].concat(),
     };
     let text = text.replace("VERSION", &transcript.header.protocol.to_string());
+    let text = text.replace("CAPABILITIES", &transcript.header.capabilities.to_string());
     Transcript::parse_steps(&text).map_err(|refused| refused.to_string())
 }
 
