@@ -99,6 +99,7 @@ pub struct Core {
     epoch: Epoch,
     generations: u64,
     post_ids: u64,
+    is_listening: bool,
     leaving: Leaving,
 }
 
@@ -128,6 +129,7 @@ impl Core {
             epoch: Epoch(0),
             generations: 0,
             post_ids: 0,
+            is_listening: true,
             leaving: Leaving::Not,
             settings,
         }
@@ -154,6 +156,7 @@ impl Core {
                     name(&stream.session)
                 ),
             ),
+            Event::Listening(is_listening) => self.listen(is_listening, step),
             Event::Woke => self.woke(step),
             Event::Deleted(outcome) => self.deleted(&outcome, step),
             Event::Timer => {}
@@ -279,6 +282,9 @@ pub enum Event {
     Posted(PostId, Outcome),
     /// Something happened on a stream.
     Stream(StreamId, StreamEvent),
+    /// Whether what streams deliver is taken. While the editor does not keep up it is not (P6), and
+    /// their silence says nothing (L11).
+    Listening(bool),
     /// The machine slept: what was open may be dead (L11).
     Woke,
     /// The DELETE has ended, however it ended.

@@ -147,10 +147,23 @@ impl Core {
     /// Watches a stream that shows heartbeats (L11).
     fn watch(&mut self, scope: &Scope) {
         let Some(session) = self.sessions.get(scope) else { return };
-        if let (StreamState::Open { .. }, Some(at)) =
-            (&session.stream.state, session.stream.pulse.deadline())
+        if let (StreamState::Open { .. }, Some(at), true) =
+            (&session.stream.state, session.stream.pulse.deadline(), self.is_listening)
         {
             self.timers.arm(Timer::Silent(scope.clone()), at);
+        }
+    }
+
+    /// What streams deliver is taken from here on, or is not (L11).
+    pub(super) fn listen(&mut self, is_listening: bool, step: &mut Step<'_>) {
+        self.is_listening = is_listening;
+        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in scopes {
+            self.timers.disarm(&Timer::Silent(scope.clone()));
+            if let Some(session) = self.sessions.get_mut(&scope) {
+                session.stream.pulse.start(step.now);
+            }
+            self.watch(&scope);
         }
     }
 

@@ -3,13 +3,11 @@
 use std::io;
 use tokio::sync::mpsc;
 
-/// Returns when standard output is closed or the process that started this one has died.
-/// `output_broken` returns when a write to standard output failed.
+/// Returns when standard output is closed. `output_broken` returns when a write to it failed.
 pub(super) async fn editor_gone(output_broken: impl Future<Output = ()>) {
     tokio::select! {
         () = output_broken => tracing::info!("standard output is closed: ending"),
         () = output_closed() => tracing::info!("standard output is closed: ending"),
-        () = parent_gone() => tracing::info!("the process that started this one is gone: ending"),
     }
 }
 
@@ -70,20 +68,6 @@ async fn watch(output: impl std::os::fd::AsFd + Send + 'static) -> io::Result<()
         Ok(result) => Ok(result.map(drop)?),
         Err(_) => Err(io::ErrorKind::Other.into()),
     }
-}
-
-/// Returns when the process that started this one has died.
-async fn parent_gone() {
-    #[cfg(unix)]
-    {
-        const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
-        let parent = std::os::unix::process::parent_id();
-        while std::os::unix::process::parent_id() == parent {
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-    #[cfg(not(unix))]
-    std::future::pending().await
 }
 
 #[cfg(all(test, unix))]

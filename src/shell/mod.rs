@@ -10,9 +10,11 @@ pub mod log;
 mod stdio;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use self::http::{Batch, Http};
 use self::stdio::Output;
+use self::watch::{Seen, Watch};
 use crate::config::Config;
 use crate::core::{Core, Effect, Event, Level, Millis, limits};
 use crate::wire::lines::Line;
@@ -62,6 +64,7 @@ struct Shell {
     /// What streams deliver; taken while the editor keeps up (P6).
     batches: mpsc::Receiver<Batch>,
     code: u8,
+    takes_streams: bool,
     is_leaving: bool,
     is_over: bool,
 }
@@ -79,6 +82,7 @@ impl Shell {
             output,
             ends,
             batches,
+            takes_streams: true,
             is_leaving: false,
             is_over: false,
         }
@@ -90,11 +94,15 @@ impl Shell {
         mut lines: mpsc::Receiver<Vec<Line>>,
         mut signals: mpsc::Receiver<()>,
     ) {
+        let mut watch = Watch::new();
         let mut gone = pin!(leaving::editor_gone(self.output.broken()));
         while !self.is_over {
             let waiting = self.output.waiting();
             let takes_lines = !self.is_leaving && waiting < INPUT_QUEUE_BYTES;
             let takes_streams = waiting < limits::EDITOR_QUEUE_BYTES;
+            if takes_streams != mem::replace(&mut self.takes_streams, takes_streams) {
+                self.step(Event::Listening(takes_streams));
+            }
             tokio::select! {
                 batch = lines.recv(), if takes_lines => match batch {
                     Some(batch) => batch.into_iter().for_each(|line| self.step(line.into())),
@@ -105,6 +113,7 @@ impl Shell {
                 () = self.output.drained(), if !takes_streams => {}
                 () = due(self.start, self.core.deadline()) => self.step(Event::Timer),
                 () = &mut gone, if !self.is_leaving => self.leave(),
+                seen = watch.next() => self.seen(seen),
                 Some(()) = signals.recv() => self.signalled(),
             }
         }
@@ -113,6 +122,17 @@ impl Shell {
     fn take(&mut self, batch: Batch) {
         for event in batch.events {
             self.step(Event::Stream(batch.stream.clone(), event));
+        }
+    }
+
+    fn seen(&mut self, seen: Seen) {
+        match seen {
+            Seen::Sleep => self.step(Event::Woke),
+            Seen::ParentGone if !self.is_leaving => {
+                tracing::info!("the process that started this one is gone: ending");
+                self.leave();
+            }
+            Seen::ParentGone => {}
         }
     }
 
