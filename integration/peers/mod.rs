@@ -4,13 +4,17 @@
 //! |---|---|
 //! | [`agent`] | a scripted agent on the official Rust SDK's HTTP server |
 //! | [`editor`] | an editor on the program's pipes, down to the bytes |
+//! | [`hop`] | a proxy that records what passes between the program and a server |
 //! | [`conversation`] | the conversations that every server must be able to hold |
 //! | `official_server` | those conversations with the official Rust server |
 //! | `official_client` | the official Rust client as the editor |
+//! | `unchanged` | the bytes of every message (S5, S6, P4) |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod agent;
 pub mod conversation;
 pub mod editor;
+pub mod hop;
 mod official_client;
 mod official_server;
+mod unchanged;
