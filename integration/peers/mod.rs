@@ -9,12 +9,19 @@
 //! | `official_server` | those conversations with the official Rust server |
 //! | `official_client` | the official Rust client as the editor |
 //! | `unchanged` | the bytes of every message (S5, S6, P4) |
+//! | `backpressure` | an editor that reads slowly (P6) |
+//! | `ending` | from the end of input to the exit (S7) |
+//! | `turns` | what one turn costs, measured on demand |
+//! | `typescript` | the official TypeScript SDK's server |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod agent;
+mod backpressure;
 pub mod conversation;
 pub mod editor;
+mod ending;
 pub mod hop;
 mod official_client;
 mod official_server;
+mod turns;
 mod unchanged;
