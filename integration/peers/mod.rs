@@ -24,4 +24,5 @@ pub mod hop;
 mod official_client;
 mod official_server;
 mod turns;
+mod typescript;
 mod unchanged;

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const TURNS: usize = 100;
+/// A turn that waited for a delayed acknowledgement takes longer than this.
+const SLOW: Duration = Duration::from_millis(30);
 
 #[test]
 #[ignore = "prints figures"]
@@ -62,5 +64,6 @@ fn permission(editor: &mut Editor, session: &str) -> Duration {
 fn tell(http: &str, what: &str, mut times: Vec<Duration>) {
     times.sort();
     let (p50, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
-    println!("HTTP/{http:<4} {what}: p50 {p50:?}, p99 {p99:?}");
+    let slow = times.iter().filter(|time| **time > SLOW).count();
+    println!("HTTP/{http:<4} {what}: p50 {p50:?}, p99 {p99:?}, {slow} above {SLOW:?}");
 }

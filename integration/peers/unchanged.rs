@@ -120,7 +120,7 @@ fn s5_a_raw_line_separator_reaches_the_server_as_it_is_and_the_editor_as_its_esc
 
 /// Every line that the editor wrote was posted, and every message of the server was written to it,
 /// with the same bytes but for the ids of the agent's requests.
-fn assert_same(editor: &Editor, passed: &Passed) {
+pub(super) fn assert_same(editor: &Editor, passed: &Passed) {
     let mut seen: Vec<String> = editor.seen.iter().cloned().map(text).collect();
     let mut sent: Vec<String> = editor.sent.iter().cloned().map(text).collect();
     let mut posts: Vec<String> = passed.posts.iter().cloned().map(text).collect();
