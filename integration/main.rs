@@ -1,4 +1,6 @@
-//! Whole-program tests.
+//! Whole-program tests, and the rules that the source keeps.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod house;
 mod peers;
 mod runner;

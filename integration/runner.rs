@@ -24,6 +24,17 @@ fn every_transcript_holds_against_the_built_program() {
     play_all(Player::Live, AT_ONCE, |transcript| live_player::play(transcript, &bridge));
 }
 
+/// A program without HTTP/2 on the way: what is broken, reused or starved there is something else.
+#[test]
+fn every_transcript_holds_over_http_1_1() {
+    let mut bridge = Bridge::connect(env!("CARGO_BIN_EXE_acp-tether"));
+    bridge.arguments.splice(1..1, ["--http".to_owned(), "1.1".to_owned()]);
+    play_all(Player::Live, AT_ONCE, |transcript| {
+        let is_about_the_version = transcript.header.flags.iter().any(|flag| flag == "--http");
+        if is_about_the_version { Ok(()) } else { live_player::play(transcript, &bridge) }
+    });
+}
+
 /// A program that answers each line with itself: what the live player does without a remote.
 #[cfg(unix)]
 #[test]

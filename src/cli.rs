@@ -62,7 +62,7 @@ pub struct Connect {
     /// Where the agent is: http:// or https://; a URL without a path means /acp
     pub url: String,
 
-    /// Send this header with every request; ${NAME} stands for an environment variable [repeatable]
+    /// Send this header with every request; ${NAME} stands for an environment variable; repeatable
     #[arg(long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
 

@@ -229,7 +229,7 @@ impl Core {
 
     /// Drops every stream, POST and message, and answers every open request with what `failure`
     /// makes of how far it came.
-    fn drop_all(&mut self, step: &mut Step<'_>, failure: impl Fn(Delivery) -> Failure) {
+    pub(super) fn drop_all(&mut self, step: &mut Step<'_>, failure: impl Fn(Delivery) -> Failure) {
         let mut unsent = BTreeSet::new();
         for (scope, session) in std::mem::take(&mut self.sessions) {
             unsent.extend(session.messages.queue.into_iter().filter_map(|waiting| waiting.request));

@@ -135,6 +135,9 @@ impl Core {
             format!("the remote agent does not have {} any more; load it again", name(scope));
         step.log(Level::Error, reason.as_str());
         self.close_stream(scope, step);
+        for id in self.ledger.withdraw(id) {
+            step.line(Bytes::from(methods::cancel_request(&id)));
+        }
         if let Some(session) = self.sessions.get_mut(scope) {
             session.attached = false;
         }

@@ -117,17 +117,23 @@ impl Ledger {
         (id_for_the_editor(number) == id.raw()).then(|| self.questions.remove(&number))?
     }
 
-    /// The id for the editor of the question that the agent calls so: the newest, the one of this
-    /// session before those of others.
+    /// The id for the editor of the question that the agent calls so: the newest that was asked on
+    /// this stream's session, or, on the connection's own stream, of any.
     pub fn asked_as(&self, agent_id: Id<'_>, session: Option<&SessionId>) -> Option<String> {
         let agent_key = agent_id.key();
-        let newest = |of_any_session: bool| {
-            self.questions.iter().rev().find(|(_, question)| {
-                question.agent_key == agent_key
-                    && (of_any_session || question.session.as_ref() == session)
-            })
-        };
-        newest(false).or_else(|| newest(true)).map(|(number, _)| id_for_the_editor(*number))
+        let mut asked = self.questions.iter().rev().filter(|(_, question)| {
+            question.agent_key == agent_key
+                && (session.is_none() || question.session.as_ref() == session)
+        });
+        asked.next().map(|(number, _)| id_for_the_editor(*number))
+    }
+
+    /// Takes the questions of a session out; what comes are the ids that the editor sees.
+    pub fn withdraw(&mut self, session: &SessionId) -> Vec<String> {
+        let is_of_session =
+            |_: &u64, question: &mut Question| question.session.as_ref() == Some(session);
+        let withdrawn = self.questions.extract_if(.., is_of_session);
+        withdrawn.map(|(number, _)| id_for_the_editor(number)).collect()
     }
 
     /// Takes all questions out; what comes are the ids that the editor sees.

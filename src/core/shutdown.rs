@@ -1,6 +1,7 @@
 //! How the process ends when the editor is gone (S7, I16): what is queued is sent, what is open
 //! gets a grace, the connection is deleted, and two seconds are never passed.
 
+use super::error::{Failure, Kind};
 use super::link::Link;
 use super::posts::Posting;
 use super::timers::Timer;
@@ -64,6 +65,9 @@ impl Core {
     }
 
     fn delete(&mut self, since: Millis, step: &mut Step<'_>) {
+        // Whoever still reads gets the answers that it is owed (I1).
+        let reason = "acp-tether ended before the remote agent answered";
+        self.drop_all(step, |delivery| Failure::new(Kind::ConnectionLost, delivery, reason));
         if let Link::Up(connection) = &self.link {
             step.out.push(Effect::Delete(connection.clone()));
             self.leaving = Leaving::Deleting(since);

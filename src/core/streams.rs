@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::error::{Failure, Kind};
+use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::posts::{lost_by, speaks_of_the_connection};
 use super::session::{Scope, StreamState};
@@ -196,6 +196,8 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Stopped;
         }
+        // The status is the stream's: what waited for it never left.
+        let failure = Failure { delivery: Some(Delivery::Unsent), ..failure };
         self.fail_waiting(scope, &failure, step);
     }
 

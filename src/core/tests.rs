@@ -244,7 +244,7 @@ fn l10_a_message_that_never_left_is_posted_again_with_growing_delays_until_it_wa
 #[test]
 fn s7_the_end_of_input_deletes_at_once_where_nothing_is_open() {
     let mut world = World::with_session();
-    assert_eq!(world.step(Event::EditorGone), "delete\n");
+    assert_eq!(world.step(Event::EditorGone), "close 0\nclose 1\ndelete\n");
     assert_eq!(world.step(Event::Deleted(response(404))), "exit\n");
 }
 
@@ -254,7 +254,11 @@ fn s7_open_requests_get_half_a_second_and_a_hanging_delete_is_not_waited_for() {
     world.line(PROMPT);
     world.answer(2, response(202));
     assert_eq!(world.step(Event::EditorGone), "");
-    assert_eq!(world.pass(5_000), "500: delete\n1900: exit\n");
+    let told = world.pass(5_000);
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines[..2], ["500: close 0", "500: close 1"]);
+    assert!(lines[2].contains(r#""id":2"#) && lines[2].contains("accepted"), "{told}");
+    assert_eq!(lines[3..], ["500: delete", "1900: exit"]);
 }
 
 #[test]
@@ -267,7 +271,7 @@ fn s7_what_is_queued_is_still_sent() {
     assert_eq!(world.answer(2, response(202)), format!("post 3 s {cancel}\n"));
     world.answer(3, response(202));
     let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"cancelled"}}"#;
-    assert_eq!(world.says(1, answer), format!("line {answer}\ndelete\n"));
+    assert_eq!(world.says(1, answer), format!("line {answer}\nclose 0\nclose 1\ndelete\n"));
 }
 
 #[test]
@@ -275,7 +279,11 @@ fn s7_an_initialize_that_hangs_does_not_keep_the_process() {
     let mut world = World::new();
     world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
     assert_eq!(world.step(Event::EditorGone), "");
-    assert_eq!(world.pass(5_000), "500: exit\n");
+    let told = world.pass(5_000);
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines[0], "500: abandon 0");
+    assert!(lines[1].contains(r#""id":0"#) && lines[1].contains("unknown"), "{told}");
+    assert_eq!(lines[2..], ["500: exit"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod probe;
 mod request;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use self::clients::{Clients, Place};
 use self::request::{Failure, Outgoing};
@@ -149,6 +149,7 @@ impl Link {
         let answer = async {
             let client = self.clients.for_posts().await?;
             let response = outgoing?.send(&client).await?;
+            self.clients.answered().await;
             answer::read(response, self.remote.max_message_bytes).await
         };
         answer.await.map_or_else(Outcome::from, Outcome::Response)
@@ -171,6 +172,7 @@ impl Link {
             .from(open.cursor.as_ref(), self.remote.cursor_in_query)?
             .send(&place.client)
             .await?;
+        self.clients.answered().await;
         Ok((response, place))
     }
 }

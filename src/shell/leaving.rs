@@ -1,6 +1,7 @@
 //! Notices that the editor is gone without having ended our input (S7).
 
 use std::io;
+use tokio::sync::mpsc;
 
 /// Returns when standard output is closed or the process that started this one has died.
 /// `output_broken` returns when a write to standard output failed.
@@ -12,50 +13,28 @@ pub(super) async fn editor_gone(output_broken: impl Future<Output = ()>) {
     }
 }
 
-/// The signals that ask to end: SIGTERM, SIGINT and SIGHUP, elsewhere Ctrl-C.
-#[derive(Debug)]
-pub(super) struct Signals {
-    #[cfg(unix)]
-    signals: [tokio::signal::unix::Signal; 3],
+/// Tells of each signal that asks to end: SIGTERM, SIGINT and SIGHUP, elsewhere Ctrl-C.
+#[cfg(unix)]
+pub(super) fn signals() -> io::Result<mpsc::Receiver<()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (sender, receiver) = mpsc::channel(1);
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let (mut signals, sender) = (signal(kind)?, sender.clone());
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() && sender.send(()).await.is_ok() {}
+        });
+    }
+    Ok(receiver)
 }
 
-impl Signals {
-    /// Watches for them from here on.
-    #[cfg(unix)]
-    pub(super) fn new() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let signals = [
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
-        ];
-        Ok(Self { signals })
-    }
-
-    /// Watches for them from here on.
-    #[cfg(not(unix))]
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {})
-    }
-
-    /// Returns at the next one.
-    #[cfg(unix)]
-    pub(super) async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.signals;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
-
-    /// Returns at the next one.
-    #[cfg(not(unix))]
-    pub(super) async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
-        }
-    }
+/// Tells of each signal that asks to end: SIGTERM, SIGINT and SIGHUP, elsewhere Ctrl-C.
+#[cfg(not(unix))]
+pub(super) fn signals() -> io::Result<mpsc::Receiver<()>> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() && sender.send(()).await.is_ok() {}
+    });
+    Ok(receiver)
 }
 
 /// Returns when the reader of standard output closes it, also while nothing is written. Never

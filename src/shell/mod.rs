@@ -8,9 +8,10 @@ mod http;
 mod leaving;
 pub mod log;
 mod stdio;
+#[cfg(test)]
+mod tests;
 
 use self::http::{Batch, Http};
-use self::leaving::Signals;
 use self::stdio::Output;
 use crate::config::Config;
 use crate::core::{Core, Effect, Event, Level, Millis, limits};
@@ -24,15 +25,16 @@ use tokio::time::{Instant, sleep_until};
 /// Bytes of lines that wait for the editor, past which its own lines are not read. Above the bound
 /// for streams, because streams make lines without end and the editor's lines only their answers.
 const INPUT_QUEUE_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
-/// How long after the editor is gone the process is ended whatever happens (S7).
-const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 100);
+/// How long after the editor is gone the process is ended whatever happens: after the core's own
+/// limit, and within the 2 s of S7.
+const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
 
 /// Carries the session on standard input and output until the editor is gone, and ends the process.
 pub fn run(config: Config, log: &log::Log) -> io::Result<process::ExitCode> {
     let code = config.exit_code();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let output = runtime.block_on(async {
-        let signals = Signals::new()?;
+        let signals = leaving::signals()?;
         let lines = stdio::read(io::stdin(), config.settings.max_message_bytes);
         let mut shell = Shell::new(config, Output::new(io::stdout()));
         shell.carry(lines, signals).await;
@@ -83,7 +85,11 @@ impl Shell {
     }
 
     /// Takes what happens until the core has ended.
-    async fn carry(&mut self, mut lines: mpsc::Receiver<Vec<Line>>, mut signals: Signals) {
+    async fn carry(
+        &mut self,
+        mut lines: mpsc::Receiver<Vec<Line>>,
+        mut signals: mpsc::Receiver<()>,
+    ) {
         let mut gone = pin!(leaving::editor_gone(self.output.broken()));
         while !self.is_over {
             let waiting = self.output.waiting();
@@ -99,7 +105,7 @@ impl Shell {
                 () = self.output.drained(), if !takes_streams => {}
                 () = due(self.start, self.core.deadline()) => self.step(Event::Timer),
                 () = &mut gone, if !self.is_leaving => self.leave(),
-                () = signals.next() => self.signalled(),
+                Some(()) = signals.recv() => self.signalled(),
             }
         }
     }

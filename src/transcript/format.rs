@@ -108,6 +108,17 @@ pub enum Action {
     Write(Payload),
     /// The editor closes its end.
     EndInput,
+    /// The editor closes the end it reads from.
+    CloseOutput,
+    /// The program gets a signal.
+    Signal(Signal),
+    /// The log holds a text, or does not.
+    Log {
+        /// The text.
+        text: String,
+        /// Whether it must be there.
+        wanted: bool,
+    },
     /// The editor sees lines.
     Sees(Sees),
     /// The remote got a request.
@@ -129,6 +140,29 @@ pub enum Action {
         /// How long that may take.
         within: Option<Duration>,
     },
+}
+
+/// A signal that ends a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Signal {
+    /// The terminal has gone.
+    Hup,
+    /// The person interrupts.
+    Int,
+    /// It is asked to end.
+    Term,
+}
+
+impl Signal {
+    /// Its name, without `SIG`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Signal::Hup => "HUP",
+            Signal::Int => "INT",
+            Signal::Term => "TERM",
+        }
+    }
 }
 
 /// Bytes that a step writes.
@@ -173,6 +207,8 @@ pub struct Gets {
     pub session: Option<Option<String>>,
     /// Path and query.
     pub path: Option<String>,
+    /// The version of HTTP: `1.1` or `2`.
+    pub http: Option<String>,
     /// Headers by name: a value, `*`, or `None` for absent.
     pub headers: BTreeMap<String, Option<String>>,
     /// The body.
@@ -285,7 +321,11 @@ impl Transcript {
         let checks = |step: &Step| {
             matches!(
                 step.action,
-                Action::Sees(_) | Action::Gets(_) | Action::Quiet | Action::Exit { .. }
+                Action::Sees(_)
+                    | Action::Gets(_)
+                    | Action::Log { .. }
+                    | Action::Quiet
+                    | Action::Exit { .. }
             )
         };
         if !steps.iter().any(checks) {
@@ -335,21 +375,31 @@ fn check_header(header: &Header) -> Result<(), String> {
     Ok(())
 }
 
-/// What only sockets show cannot be asked of the core.
+/// What only a process and its sockets show cannot be asked of the core.
 fn check_players(header: &Header, action: &Action) -> Result<(), String> {
-    let only_live = matches!(action, Action::Gets(Gets { path: Some(_), .. }));
-    if only_live && header.players.contains(&Player::Virtual) {
-        return Err("a path can be seen by the live player only".to_owned());
+    let real = match action {
+        Action::Gets(Gets { path: Some(_), .. }) => "a path",
+        Action::Gets(Gets { http: Some(_), .. }) => "a version of HTTP",
+        Action::Signal(_) => "a signal",
+        Action::CloseOutput => "a closed pipe",
+        _ => return Ok(()),
+    };
+    if header.players.contains(&Player::Virtual) {
+        return Err(format!("{real} is for the live player only"));
     }
     Ok(())
 }
 
 /// The key that names each kind of step, and how the rest of it is read.
-const KINDS: [(&str, Read); 14] = [
+const KINDS: [(&str, Read); 18] = [
     ("editor", editor),
     ("editor_raw", editor_raw),
     ("editor_hex", editor_hex),
     ("editor_end", editor_end),
+    ("editor_deaf", editor_deaf),
+    ("signal", signal),
+    ("log_has", log_has),
+    ("log_lacks", log_lacks),
     ("sees", sees),
     ("sees_like", sees_like),
     ("sees_any_order", sees_any_order),
@@ -434,6 +484,42 @@ fn editor_end(text: &str) -> Result<Action, String> {
     parse(text).map(|Fields { editor_end: True }| Action::EndInput)
 }
 
+fn editor_deaf(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        editor_deaf: True,
+    }
+    parse(text).map(|Fields { editor_deaf: True }| Action::CloseOutput)
+}
+
+fn signal(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        signal: Signal,
+    }
+    parse(text).map(|Fields { signal }| Action::Signal(signal))
+}
+
+fn log_has(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        log_has: String,
+    }
+    parse(text).map(|Fields { log_has: text }| Action::Log { text, wanted: true })
+}
+
+fn log_lacks(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        log_lacks: String,
+    }
+    parse(text).map(|Fields { log_lacks: text }| Action::Log { text, wanted: false })
+}
+
 fn sees(text: &str) -> Result<Action, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -500,6 +586,7 @@ fn gets(text: &str) -> Result<Action, String> {
         #[serde(default, deserialize_with = "present")]
         session: Option<Option<String>>,
         path: Option<String>,
+        http: Option<String>,
         #[serde(default)]
         headers: BTreeMap<String, Option<String>>,
         #[serde(default, deserialize_with = "present")]
@@ -527,6 +614,7 @@ fn gets(text: &str) -> Result<Action, String> {
         method: request.method,
         session: request.session,
         path: request.path,
+        http: request.http,
         headers: request.headers,
         body,
         any_order: fields.any_order,
@@ -779,6 +867,10 @@ mod tests {
             (r#"{"stream":"a","event":1,"times":2}"#, "`times` repeats"),
             (r#"{"editor_hex":"abc"}"#, "not hexadecimal"),
             (r#"{"remote":"away"}"#, "unknown variant `away`"),
+            (r#"{"signal":"KILL"}"#, "unknown variant `KILL`"),
+            (r#"{"signal":"TERM"}"#, "a signal is for the live player only"),
+            (r#"{"editor_deaf":true}"#, "a closed pipe is for the live player only"),
+            (r#"{"gets":{"method":"GET","http":"2"}}"#, "live player only"),
         ];
         for (line, reason) in cases {
             let (number, found) = refusal(&[HEADER, "// a comment", line]);

@@ -1,6 +1,6 @@
 //! Plays a transcript against a program: real pipes, real sockets, the scripted remote on 127.0.0.1.
 
-use super::format::Transcript;
+use super::format::{Signal, Transcript};
 use super::player::{self, Board, Failure, Reply, Stage};
 use super::remote::{Arrival, Piece, Remote, Told};
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// What a step may take longer than it says, for the sake of a busy machine.
@@ -87,7 +88,9 @@ struct LiveStage {
     remote: Remote,
     /// For each request on the board, what it is answered through.
     asked: Vec<Asked>,
-    log: Vec<String>,
+    process: Option<u32>,
+    /// The task that reads the program's output.
+    output: Option<JoinHandle<()>>,
     /// Last: what runs on it goes before it does, the program too.
     runtime: Runtime,
 }
@@ -109,16 +112,17 @@ impl LiveStage {
         let url = format!("http://{}{}", remote.address(), transcript.header.path);
         let mut child = bridge.command(&transcript.header.flags, &url).spawn()?;
         let input = child.stdin.take();
-        if let Some(output) = child.stdout.take() {
-            tokio::spawn(read_lines(output, to_happenings.clone(), Happening::Output));
-        }
+        let process = child.id();
+        let output = child.stdout.take().map(|output| {
+            tokio::spawn(read_lines(output, to_happenings.clone(), Happening::Output))
+        });
         if let Some(log) = child.stderr.take() {
             tokio::spawn(read_lines(log, to_happenings.clone(), Happening::Log));
         }
         tokio::spawn(wait_for_exit(child, to_happenings));
         drop(context);
-        let (board, asked, log) = (Board::default(), Vec::new(), Vec::new());
-        Ok(Self { board, happenings, arrivals, input, remote, asked, log, runtime })
+        let (board, asked) = (Board::default(), Vec::new());
+        Ok(Self { board, happenings, arrivals, input, remote, asked, process, output, runtime })
     }
 
     /// Lets the world go on until `done` holds or `end` has come; says whether it holds.
@@ -170,7 +174,7 @@ impl LiveStage {
                 if text.contains("panicked at") {
                     self.board.fail(format!("the program panicked: {text}"));
                 }
-                self.log.push(text);
+                self.board.log.push(text);
             }
             Happening::Exited(Ok(status)) => self.board.exit = Some(status.code().unwrap_or(-1)),
             Happening::Exited(Err(error)) => {
@@ -247,15 +251,20 @@ impl Stage for LiveStage {
     }
 
     fn set_reachable(&mut self, reachable: bool) -> Result<(), String> {
-        let _context = self.runtime.enter();
-        self.remote.set_reachable(reachable).map_err(|error| error.to_string())?;
-        if !reachable {
-            for (asked, request) in self.asked.iter_mut().zip(&mut self.board.requests) {
-                *asked = Asked::Done;
-                request.answered = true;
-                request.open = false;
-            }
+        if reachable {
+            let _context = self.runtime.enter();
+            return self.remote.listen().map_err(|error| error.to_string());
         }
+        let remote = &mut self.remote;
+        self.runtime.block_on(remote.refuse());
+        for (asked, request) in self.asked.iter_mut().zip(&mut self.board.requests) {
+            *asked = Asked::Done;
+            request.answered = true;
+            request.open = false;
+        }
+        // The program has to notice that its connections are cut, or it takes one for alive and
+        // what it writes next may have arrived.
+        self.settle();
         Ok(())
     }
 
@@ -271,8 +280,23 @@ impl Stage for LiveStage {
         self.go_on(Instant::now() + SETTLE, &|_| false);
     }
 
-    fn log(&mut self) -> String {
-        self.log[self.log.len().saturating_sub(20)..].join("\n")
+    fn close_output(&mut self) -> Result<(), String> {
+        let output = self.output.take().ok_or("the output is closed already")?;
+        output.abort();
+        // What was being read is gone only with its task.
+        let _ = self.runtime.block_on(output);
+        Ok(())
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<(), String> {
+        let process = self.process.ok_or("the program has no process id")?;
+        let kill = format!("kill -{} {process}", signal.name());
+        let status = std::process::Command::new("sh").args(["-c", &kill]).status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{kill}: {status}")),
+            Err(error) => Err(format!("{kill}: {error}")),
+        }
     }
 }
 

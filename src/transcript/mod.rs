@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `{"editor":MESSAGE}` | the editor writes these bytes and an LF |
 //! | `{"editor_raw":"…","times":2,"lf":false}`, `{"editor_hex":"ff fe"}` | it writes any bytes |
-//! | `{"editor_end":true}` | it closes its end |
+//! | `{"editor_end":true}`, `{"editor_deaf":true}` | it closes the end it writes to, or reads from |
 //! | `{"sees":MESSAGE}` | its next line equals this: as JSON, numbers by their text; with `"bytes":true` byte for byte |
 //! | `{"sees_like":MESSAGE}` | its next line has at least these keys; the string `*` stands for anything |
 //! | `{"sees_any_order":[MESSAGE,…]}` | the next lines are like these, in any order |
@@ -27,6 +27,8 @@
 //! | `{"remote":"down"}`, `"up"` | it refuses connections and cuts those it has; it is back |
 //! | `{"pass":"500ms"}` | time passes |
 //! | `{"quiet":true}` | nothing came out that no step has taken |
+//! | `{"log_has":"…"}`, `{"log_lacks":"…"}` | a line of the log so far holds this text, or none does |
+//! | `{"signal":"TERM"}`, `"INT"`, `"HUP"` | the program gets a signal |
 //! | `{"exit":0}` | the program ends with this code |
 //!
 //! **What may wait.** `sees`, `gets`, `stream` and `exit` wait for what they name, for `within`
@@ -35,9 +37,13 @@
 //!
 //! **Requests.** `gets` takes the oldest request that no step has taken, of its method and, where it
 //! names one, of its `session` (`null`: no session header); that one must match. A header is matched
-//! by its value, by `*`, or must not be there (`null`). `body_like` matches as `sees_like` does. A
-//! POST is answered by its `answer`, later under its `as` name, or else with 202 at once. Streams
-//! are accepted and DELETEs answered without a step, unless the header says `"streams":"manual"`.
+//! by its value, by `*`, or must not be there (`null`). `body_like` matches as `sees_like` does.
+//! `path` and `http` (`1.1` or `2`) are seen by the live player only, as signals and a deaf editor
+//! are its own. A POST is answered by its `answer`, later under its `as` name, or else with 202 at
+//! once. An answer has a `status`, `headers`, and a `body` or a `text`; or a `how`: `broken` is a
+//! connection cut before it, `cut` one in the middle of its body, `hang` never comes. Streams are
+//! accepted and DELETEs answered without a step, unless the header says `"streams":"manual"`; an
+//! earlier opening of a stream is named by the `as` of its GET: `{"stream":null,"of":"g1",…}`.
 //!
 //! **Names.** `"save":"q"` keeps the `id` of the message that a step took; `{"$ref":"q"}` stands for
 //! it in later messages.

@@ -4,8 +4,8 @@
 //! puts what comes out on its [`Board`]. What is expected is compared here, and nowhere else.
 
 use super::format::{
-    Action, Answer, Body, Comparison, Fault, Gets, OnStream, Output, Payload, Sees, Start, Step,
-    Streams, Transcript,
+    Action, Answer, Body, Comparison, Fault, Gets, OnStream, Output, Payload, Sees, Signal, Start,
+    Step, Streams, Transcript,
 };
 use super::json::Json;
 use bytes::Bytes;
@@ -47,8 +47,16 @@ pub trait Stage {
     fn pass(&mut self, time: Duration);
     /// Lets happen what happens without time passing.
     fn settle(&mut self);
-    /// What the program told its log, for people.
-    fn log(&mut self) -> String;
+    /// The editor closes the end it reads from.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn close_output(&mut self) -> Result<(), String>;
+    /// The program gets a signal.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn signal(&mut self, signal: Signal) -> Result<(), String>;
 }
 
 /// What came out, and what no step has taken yet.
@@ -62,6 +70,8 @@ pub struct Board {
     pub exit: Option<i32>,
     /// Steps answer GET and DELETE.
     pub manual: bool,
+    /// What the program told its log, line by line.
+    pub log: Vec<String>,
     /// Something that may never happen did.
     pub fault: Option<String>,
 }
@@ -73,6 +83,8 @@ pub struct Request {
     pub method: String,
     /// Its path and query; `None` where there is no HTTP.
     pub path: Option<String>,
+    /// Its version of HTTP, likewise.
+    pub http: Option<String>,
     /// Its headers, names in lower case.
     pub headers: Vec<(String, String)>,
     /// Its body.
@@ -149,6 +161,12 @@ impl Board {
         self.fault.get_or_insert(reason);
     }
 
+    /// The end of the log, for a failure.
+    fn last_words(&self) -> String {
+        const MOST: usize = 20;
+        self.log[self.log.len().saturating_sub(MOST)..].join("\n")
+    }
+
     /// What is there that no step has taken.
     fn left_over(&self) -> Option<String> {
         let lines = self.lines.iter().map(|line| format!("line {}", String::from_utf8_lossy(line)));
@@ -205,7 +223,7 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
             line: 1,
             step: format!("in the prelude: {}", step.text),
             reason,
-            log: play.stage.log(),
+            log: play.stage.board().last_words(),
         })?;
     }
     play.stage.board().manual = transcript.header.streams == Streams::Manual;
@@ -214,14 +232,14 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
             line: step.line,
             step: step.text.clone(),
             reason,
-            log: play.stage.log(),
+            log: play.stage.board().last_words(),
         })?;
     }
     play.quiet().map_err(|reason| Failure {
         line: transcript.steps.last().map_or(1, |step| step.line),
         step: "at the end of the file".to_owned(),
         reason,
-        log: play.stage.log(),
+        log: play.stage.board().last_words(),
     })
 }
 
@@ -233,7 +251,7 @@ fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
         {"gets":{"method":"GET","session":null}}
     "#;
     const SESSION: &str = r#"
-        {"editor":{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/work","mcpServers":[]}}}
+        {"editor":{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/project","mcpServers":[]}}}
         {"gets":{"method":"POST","session":null,"body_like":{"method":"session/new"}}}
         {"stream":null,"event":{"jsonrpc":"2.0","id":"new","result":{"sessionId":"s1"}}}
         {"sees_like":{"id":"new","result":{"sessionId":"s1"}}}
@@ -265,6 +283,20 @@ impl Play<'_> {
                 self.stage.write(line.as_bytes())?;
             }
             Action::EndInput => self.stage.end_input(),
+            Action::CloseOutput => self.stage.close_output()?,
+            Action::Signal(signal) => self.stage.signal(*signal)?,
+            Action::Log { text, wanted: true } => {
+                let has = |board: &Board| board.log.iter().any(|line| line.contains(text));
+                if !self.stage.wait(WITHIN, &has) {
+                    return Err("the log does not have it".to_owned());
+                }
+            }
+            Action::Log { text, wanted: false } => {
+                self.stage.settle();
+                if let Some(line) = self.stage.board().log.iter().find(|line| line.contains(text)) {
+                    return Err(format!("the log has it: {line}"));
+                }
+            }
             Action::Sees(sees) => self.sees(sees)?,
             Action::Gets(gets) => self.gets(gets)?,
             Action::Answers(name, answer) => {
@@ -495,6 +527,9 @@ fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String>
 fn mismatch(gets: &Gets, body: Option<(&str, Comparison)>, request: &Request) -> Option<String> {
     if gets.path.is_some() && gets.path != request.path {
         return Some(format!("the path is {:?}", request.path));
+    }
+    if gets.http.is_some() && gets.http != request.http {
+        return Some(format!("the version is {:?}", request.http));
     }
     for (name, wanted) in &gets.headers {
         let found = request.header(&name.to_ascii_lowercase());

@@ -53,10 +53,18 @@ pub enum Piece {
 #[derive(Debug)]
 pub struct Remote {
     address: SocketAddr,
-    /// Bound to the port, but never listening: it stays ours while the remote is down.
-    _reserved: TcpSocket,
+    /// Bound to the port, but never listening: it stays ours while the remote is down. Only where a
+    /// port can be shared.
+    _reserved: Option<TcpSocket>,
     arrivals: mpsc::UnboundedSender<Arrival>,
-    accepting: Option<JoinHandle<()>>,
+    accepting: Option<Accepting>,
+}
+
+/// The task that accepts connections, and what ends it.
+#[derive(Debug)]
+struct Accepting {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Remote {
@@ -67,8 +75,9 @@ impl Remote {
     pub fn start(arrivals: mpsc::UnboundedSender<Arrival>) -> io::Result<Self> {
         let reserved = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = reserved.local_addr()?;
+        let reserved = cfg!(unix).then_some(reserved);
         let mut remote = Self { address, _reserved: reserved, arrivals, accepting: None };
-        remote.set_reachable(true)?;
+        remote.listen()?;
         Ok(remote)
     }
 
@@ -77,19 +86,27 @@ impl Remote {
         self.address
     }
 
-    /// Listens, or refuses connections and cuts those there are.
+    /// Accepts connections, if it does not yet.
     ///
     /// # Errors
     /// Why it cannot listen.
-    pub fn set_reachable(&mut self, reachable: bool) -> io::Result<()> {
-        if let Some(accepting) = self.accepting.take_if(|_| !reachable) {
-            accepting.abort();
-        }
-        if reachable && self.accepting.is_none() {
+    pub fn listen(&mut self) -> io::Result<()> {
+        if self.accepting.is_none() {
             let listener = bind(self.address)?.listen(1024)?;
-            self.accepting = Some(tokio::spawn(accept(listener, self.arrivals.clone())));
+            let (stop, stopped) = oneshot::channel();
+            let task = tokio::spawn(accept(listener, stopped, self.arrivals.clone()));
+            self.accepting = Some(Accepting { stop, task });
         }
         Ok(())
+    }
+
+    /// Refuses connections from here on. When it returns, those there were are cut.
+    pub async fn refuse(&mut self) {
+        if let Some(Accepting { stop, task }) = self.accepting.take() {
+            // A task that ended by itself has nothing left to stop.
+            let _ = stop.send(());
+            let _ = task.await;
+        }
     }
 }
 
@@ -101,13 +118,25 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Accepts until it is aborted, which drops the listener and every connection.
-async fn accept(listener: TcpListener, arrivals: mpsc::UnboundedSender<Arrival>) {
+/// Accepts until it is stopped; then cuts every connection.
+async fn accept(
+    listener: TcpListener,
+    mut stopped: oneshot::Receiver<()>,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+) {
     let mut connections = JoinSet::new();
-    while let Ok((connection, _)) = listener.accept().await {
-        connections.spawn(serve(connection, arrivals.clone()));
-        while connections.try_join_next().is_some() {}
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            accepted = listener.accept() => {
+                let Ok((connection, _)) = accepted else { break };
+                connections.spawn(serve(connection, arrivals.clone()));
+            }
+            Some(_) = connections.join_next() => {}
+        }
     }
+    drop(listener);
+    connections.shutdown().await;
 }
 
 async fn serve(connection: TcpStream, arrivals: mpsc::UnboundedSender<Arrival>) {
@@ -133,6 +162,7 @@ async fn exchange(
     let request = Request {
         method: head.method.as_str().to_owned(),
         path: head.uri.path_and_query().map(|path| path.as_str().to_owned()),
+        http: Some(version(head.version).to_owned()),
         headers: headers.collect(),
         body,
         ..Request::default()
@@ -154,6 +184,14 @@ async fn exchange(
         response = response.header(name, value.into_bytes());
     }
     response.body(body).map_err(io::Error::other)
+}
+
+fn version(version: hyper::Version) -> &'static str {
+    match version {
+        hyper::Version::HTTP_2 => "2",
+        hyper::Version::HTTP_11 => "1.1",
+        _ => "another",
+    }
 }
 
 fn stream_body(pieces: mpsc::UnboundedReceiver<Piece>) -> Body {

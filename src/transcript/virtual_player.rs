@@ -3,7 +3,7 @@
 //! What the shell does between bytes and events is done here by the same codecs, so that a file
 //! means the same in both players.
 
-use super::format::{Fault, Transcript};
+use super::format::{Fault, Signal, Transcript};
 use super::player::{self, Board, Failure, Reply, Request, Stage, unfit};
 use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
@@ -110,7 +110,6 @@ struct VirtualStage {
     asked: Vec<Asked>,
     limit: usize,
     reachable: bool,
-    log: VecDeque<String>,
 }
 
 /// A request as the core made it.
@@ -133,7 +132,6 @@ impl VirtualStage {
             asked: Vec::new(),
             limit: settings.max_message_bytes,
             reachable: true,
-            log: VecDeque::new(),
         }
     }
 
@@ -206,10 +204,7 @@ impl VirtualStage {
                 self.drop_asked(|asked| matches!(asked, Asked::Stream(id, _) if *id == stream))
             }
             Effect::Log(level, text) => {
-                if self.log.len() == 20 {
-                    self.log.pop_front();
-                }
-                self.log.push_back(format!("{:>6} ms {level:?} {text}", self.now.0));
+                self.board.log.push(format!("{:>6} ms {level:?} {text}", self.now.0));
             }
             Effect::Exit => self.board.exit = Some(0),
         }
@@ -380,9 +375,12 @@ impl Stage for VirtualStage {
         self.advance(self.now);
     }
 
-    fn log(&mut self) -> String {
-        let lines: Vec<String> = self.log.iter().cloned().collect();
-        lines.join("\n")
+    fn close_output(&mut self) -> Result<(), String> {
+        Err("the core has no pipes".to_owned())
+    }
+
+    fn signal(&mut self, _signal: Signal) -> Result<(), String> {
+        Err("the core knows no signals".to_owned())
     }
 }
 
@@ -627,6 +625,69 @@ mod tests {
         let closed = [steps[0], steps[4]];
         let (result, _) = run(&[&closed[..], &steps[6..]].concat(), vec![vec![]], None);
         assert!(result.unwrap_err().reason.contains("no such stream"));
+    }
+
+    #[test]
+    fn a_request_may_be_taken_out_of_order_where_the_file_says_so() {
+        let body = r#"{"gets":{"method":"POST","body":{"n":2}}"#;
+        let posts = || vec![vec![post(1, r#"{"n":1}"#), post(2, r#"{"n":2}"#)]];
+        let first = r#"{"gets":{"method":"POST","body":{"n":1}}}"#;
+        let any_order = format!("{body},\"any_order\":true}}");
+        run(&[r#"{"editor":1}"#, &any_order, first], posts(), None).0.unwrap();
+        let in_order = format!("{body}}}");
+        let (line, text) = reason(&[r#"{"editor":1}"#, &in_order, first], posts());
+        assert!(line == 3 && text.contains("/n is 1, not 2"), "{text}");
+    }
+
+    #[test]
+    fn headers_are_matched_by_value_presence_and_absence() {
+        let gets = |headers: &str| format!(r#"{{"gets":{{"method":"GET","headers":{headers}}}}}"#);
+        let good = gets(r#"{"Acp-Connection-Id":"c1","Accept":"*","Last-Event-ID":null}"#);
+        run(&[r#"{"editor":1}"#, &good], vec![vec![open(1)]], None).0.unwrap();
+        for bad in [r#"{"accept":null}"#, r#"{"cookie":"*"}"#, r#"{"acp-connection-id":"c2"}"#] {
+            let (_, text) = reason(&[r#"{"editor":1}"#, &gets(bad)], vec![vec![open(1)]]);
+            assert!(text.contains("the header"), "{bad}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_older_stream_is_named_by_its_get() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"gets":{"method":"GET"},"as":"old"}"#,
+            r#"{"editor":2}"#,
+            r#"{"stream":null,"data":"new"}"#,
+            r#"{"stream":null,"of":"old","data":"old"}"#,
+        ];
+        let (result, seen) = run(&steps, vec![vec![open(1)], vec![], vec![open(2)]], None);
+        result.unwrap();
+        let said = |word: &str, generation: &str| {
+            seen.iter().any(|event| event.contains(word) && event.contains(generation))
+        };
+        assert!(
+            said(r#"b"new""#, "Generation(2)") && said(r#"b"old""#, "Generation(1)"),
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn an_answer_that_hangs_never_comes() {
+        let steps = [
+            r#"{"editor":1}"#,
+            r#"{"gets":{"method":"POST"},"answer":{"how":"hang"}}"#,
+            r#"{"pass":"1h"}"#,
+        ];
+        let (result, seen) = run(&steps, vec![vec![post(1, "1")]], None);
+        result.unwrap();
+        assert_eq!(seen.len(), 1);
+    }
+
+    #[test]
+    fn x1_the_log_is_asked_for_what_it_has_and_lacks() {
+        let logged = || vec![vec![Effect::Log(crate::core::Level::Debug, "a word".to_owned())]];
+        let ask = |step: &str| run(&[r#"{"editor":1}"#, step], logged(), None).0.is_ok();
+        assert!(ask(r#"{"log_has":"word"}"#) && ask(r#"{"log_lacks":"sword"}"#));
+        assert!(!ask(r#"{"log_has":"sword"}"#) && !ask(r#"{"log_lacks":"word"}"#));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Streams and POSTs never share a connection. Where a server leaves Nagle's algorithm on and the
 //! system delays acknowledgements, an answer on a stream would wait 40 ms behind the 202 of its POST.
 
-use super::probe;
+use super::probe::{self, Greeted};
 use super::request::Failure;
 use crate::cli::HttpVersion;
 use crate::config::Remote;
@@ -12,9 +12,8 @@ use reqwest::cookie::Jar;
 use reqwest::header::COOKIE;
 use reqwest::{Client, ClientBuilder, Url, redirect};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::OnceCell;
 
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -39,6 +38,9 @@ const IDLE: Duration = Duration::from_secs(50);
 /// wait without anyone seeing it.
 const STREAMS_PER_CLIENT: usize = 64;
 
+/// What is spoken with a server of which that cannot be found out.
+const ASSUMED: Protocol = Protocol::Http1;
+
 /// All connections to the remote. They share one cookie jar (L7).
 #[derive(Debug)]
 pub(super) struct Clients {
@@ -46,8 +48,9 @@ pub(super) struct Clients {
     version: HttpVersion,
     is_proxied: bool,
     jar: Arc<Jar>,
-    protocol: OnceCell<Protocol>,
-    posts: OnceCell<Client>,
+    /// What is spoken, once that is known.
+    protocol: tokio::sync::Mutex<Option<Protocol>>,
+    posts: Mutex<Option<Shared>>,
     streams: Mutex<Vec<Shared>>,
 }
 
@@ -60,9 +63,10 @@ enum Protocol {
     Negotiated,
 }
 
-/// A client for streams, with a token for each that it has.
+/// A client, with a token for each stream that it has.
 #[derive(Debug)]
 struct Shared {
+    protocol: Protocol,
     client: Client,
     token: Arc<()>,
 }
@@ -83,8 +87,8 @@ impl Clients {
             version: remote.http,
             is_proxied: is_proxied(&remote.url),
             jar: Arc::new(jar(remote)),
-            protocol: OnceCell::new(),
-            posts: OnceCell::new(),
+            protocol: tokio::sync::Mutex::default(),
+            posts: Mutex::default(),
             streams: Mutex::default(),
         }
     }
@@ -92,40 +96,58 @@ impl Clients {
     /// The client for everything that is not a stream.
     pub(super) async fn for_posts(&self) -> Result<Client, Failure> {
         let protocol = self.protocol().await?;
-        self.posts.get_or_try_init(async || self.client(protocol)).await.cloned()
+        let mut posts = lock(&self.posts);
+        match &*posts {
+            Some(shared) if shared.protocol == protocol => Ok(shared.client.clone()),
+            _ => Ok(posts.insert(self.shared(protocol)?).client.clone()),
+        }
     }
 
     /// A client with room for one more stream.
     pub(super) async fn for_stream(&self) -> Result<Place, Failure> {
         let protocol = self.protocol().await?;
-        // Only this task's own code runs while the lock is held.
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let with_room = |shared: &&Shared| Arc::strong_count(&shared.token) <= STREAMS_PER_CLIENT;
-        if let Some(shared) = streams.iter().find(with_room) {
+        let mut streams = lock(&self.streams);
+        if let Some(shared) = streams.iter().find(|shared| shared.has_room(protocol)) {
             return Ok(shared.place());
         }
-        let shared = Shared { client: self.client(protocol)?, token: Arc::default() };
+        let shared = self.shared(protocol)?;
         let place = shared.place();
         streams.push(shared);
         Ok(place)
     }
 
-    /// What is spoken, found out before the first request. Where no connection can be made it is
-    /// found out the next time.
+    /// A response came: what was assumed of the server is so.
+    pub(super) async fn answered(&self) {
+        self.protocol.lock().await.get_or_insert(ASSUMED);
+    }
+
+    /// What is spoken, found out before the first request. Where that cannot be found out it is tried
+    /// again the next time.
     async fn protocol(&self) -> Result<Protocol, Failure> {
-        self.protocol
-            .get_or_try_init(async || match self.version {
-                HttpVersion::Http1 => Ok(Protocol::Http1),
-                _ if self.url.scheme() == "https" => Ok(Protocol::Negotiated),
-                HttpVersion::Http2 => Ok(Protocol::Http2),
-                HttpVersion::Auto if self.is_proxied => Ok(Protocol::Http1),
-                HttpVersion::Auto => match probe::speaks_http2(&self.url, CONNECT).await? {
-                    true => Ok(Protocol::Http2),
-                    false => Ok(Protocol::Http1),
-                },
-            })
-            .await
-            .copied()
+        let mut known = self.protocol.lock().await;
+        if known.is_none() {
+            *known = self.found_out().await?;
+        }
+        Ok(known.unwrap_or(ASSUMED))
+    }
+
+    async fn found_out(&self) -> Result<Option<Protocol>, Failure> {
+        let protocol = match self.version {
+            HttpVersion::Http1 => Protocol::Http1,
+            _ if self.url.scheme() == "https" => Protocol::Negotiated,
+            HttpVersion::Http2 => Protocol::Http2,
+            HttpVersion::Auto if self.is_proxied => Protocol::Http1,
+            HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {
+                Greeted::Http2 => Protocol::Http2,
+                Greeted::Other => Protocol::Http1,
+                Greeted::Closed => return Ok(None),
+            },
+        };
+        Ok(Some(protocol))
+    }
+
+    fn shared(&self, protocol: Protocol) -> Result<Shared, Failure> {
+        Ok(Shared { protocol, client: self.client(protocol)?, token: Arc::default() })
     }
 
     fn client(&self, protocol: Protocol) -> Result<Client, Failure> {
@@ -154,9 +176,19 @@ impl Clients {
 }
 
 impl Shared {
+    fn has_room(&self, protocol: Protocol) -> bool {
+        // One of the tokens is the client's own.
+        self.protocol == protocol && Arc::strong_count(&self.token) <= STREAMS_PER_CLIENT
+    }
+
     fn place(&self) -> Place {
         Place { client: self.client.clone(), _token: Arc::clone(&self.token) }
     }
+}
+
+/// No code panics while it holds one of these locks; where it did, what they hold is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn spoken(builder: ClientBuilder, protocol: Protocol) -> ClientBuilder {

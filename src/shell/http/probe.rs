@@ -16,9 +16,21 @@ const SETTINGS: u8 = 4;
 /// How long a server may think before it is taken for one that does not speak HTTP/2.
 const WAIT: Duration = Duration::from_secs(1);
 
+/// What a greeting in HTTP/2 met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeted {
+    /// A server that speaks HTTP/2.
+    Http2,
+    /// One that does not.
+    Other,
+    /// A connection that closed without a word: a server that does not, or a forwarded port with no
+    /// server behind it yet.
+    Closed,
+}
+
 /// Connects to the server of `url` and greets it in HTTP/2. Fails only where no connection can be
 /// made.
-pub(super) async fn speaks_http2(url: &Url, connect: Duration) -> Result<bool, Failure> {
+pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failure> {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let port = url.port_or_known_default().unwrap_or_default();
     let stream = match timeout(connect, TcpStream::connect((host, port))).await {
@@ -26,12 +38,17 @@ pub(super) async fn speaks_http2(url: &Url, connect: Duration) -> Result<bool, F
         Ok(Err(error)) => return Err(Failure::Unsent(error.to_string())),
         Err(_) => return Err(Failure::Unsent("the connection timed out".to_owned())),
     };
-    Ok(timeout(WAIT, greet(stream)).await.is_ok_and(|answer| answer.is_ok_and(|is| is)))
+    match timeout(WAIT, first_frame(stream)).await {
+        Ok(Ok(SETTINGS)) => Ok(Greeted::Http2),
+        Ok(Err(_)) => Ok(Greeted::Closed),
+        Ok(Ok(_)) | Err(_) => Ok(Greeted::Other),
+    }
 }
 
-async fn greet(mut stream: TcpStream) -> std::io::Result<bool> {
+/// The type of the first frame, if what comes is one.
+async fn first_frame(mut stream: TcpStream) -> std::io::Result<u8> {
     stream.write_all(HELLO).await?;
     let mut frame = [0; FRAME_HEADER];
     stream.read_exact(&mut frame).await?;
-    Ok(frame[FRAME_TYPE] == SETTINGS)
+    Ok(frame[FRAME_TYPE])
 }

@@ -147,27 +147,33 @@ impl Outgoing {
 
 impl From<reqwest::Error> for Failure {
     fn from(error: reqwest::Error) -> Self {
-        let is_unsent = error.is_connect() || error.is_builder();
+        let is_unsent = error.is_connect() || error.is_builder() || is_canceled(&error);
         let reason = reason(error);
         if is_unsent { Self::Unsent(reason) } else { Self::Broken(reason) }
     }
+}
+
+/// Whether a connection closed before the request that was to go over it was begun.
+fn is_canceled(error: &reqwest::Error) -> bool {
+    causes(error).filter_map(|cause| cause.downcast_ref()).any(hyper::Error::is_canceled)
 }
 
 /// What went wrong, for people. The outermost texts name layers and URLs, the innermost the matter.
 pub(super) fn reason(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut parts: Vec<String> = Vec::new();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let text = error.to_string();
-        if !text.starts_with("client error")
-            && parts.last().is_none_or(|last| !last.contains(&text))
-        {
+    for text in causes(&error).map(ToString::to_string) {
+        let is_said = parts.last().is_some_and(|last| last.contains(&text));
+        if !text.starts_with("client error") && !is_said {
             parts.push(text);
         }
-        source = error.source();
     }
     if parts.is_empty() { error.to_string() } else { parts.join(": ") }
+}
+
+/// What an error came from, from the outermost to the innermost.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
 }
 
 /// Where a response points to, without credentials.

@@ -27,39 +27,48 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-type Body = BoxBody<Bytes, Infallible>;
-type Answer = hyper::Response<Body>;
+pub(in crate::shell) type Body = BoxBody<Bytes, Infallible>;
+pub(in crate::shell) type Answer = hyper::Response<Body>;
 
 /// What a server saw of one request.
 #[derive(Clone, Debug)]
-struct Seen {
+pub(in crate::shell) struct Seen {
     peer: SocketAddr,
     version: Version,
-    request: String,
+    pub(in crate::shell) request: String,
     headers: hyper::HeaderMap,
     body: Bytes,
 }
 
 impl Seen {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::shell) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()).unwrap())
     }
 }
 
 /// A server whose answers a function gives. Nagle's algorithm stays on.
-struct Server {
+pub(in crate::shell) struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 #[derive(Clone, Copy)]
-enum Speaks {
+pub(in crate::shell) enum Speaks {
     Both,
     Http1,
 }
 
 impl Server {
-    async fn start(
+    pub(in crate::shell) async fn start(
+        speaks: Speaks,
+        answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_late(0, speaks, answer).await
+    }
+
+    /// The same behind a forwarded port: the first `closed` connections close without a word.
+    async fn start_late(
+        closed: usize,
         speaks: Speaks,
         answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -69,6 +78,9 @@ impl Server {
         let all = Arc::clone(&seen);
         let answer = Arc::new(answer);
         tokio::spawn(async move {
+            for _ in 0..closed {
+                drop(listener.accept().await.unwrap());
+            }
             loop {
                 let (socket, peer) = listener.accept().await.unwrap();
                 let (all, answer) = (Arc::clone(&all), Arc::clone(&answer));
@@ -107,7 +119,7 @@ impl Server {
         Self { address, seen }
     }
 
-    fn url(&self, rest: &str) -> String {
+    pub(in crate::shell) fn url(&self, rest: &str) -> String {
         format!("http://{}{rest}", self.address)
     }
 
@@ -116,7 +128,11 @@ impl Server {
     }
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+pub(in crate::shell) fn answer(
+    status: u16,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Answer {
     let mut answer = hyper::Response::builder().status(status);
     for (name, value) in headers {
         answer = answer.header(*name, *value);
@@ -402,6 +418,22 @@ async fn l6_auto_finds_out_what_the_server_speaks() {
         client.event().await;
         let versions: Vec<Version> = server.seen().iter().map(|seen| seen.version).collect();
         assert_eq!(versions, [expected; 2], "{http}");
+    }
+}
+
+#[tokio::test]
+async fn l6_what_a_server_speaks_is_found_out_again_while_none_answers_behind_a_forwarded_port() {
+    for (speaks, expected) in [(Speaks::Both, Version::HTTP_2), (Speaks::Http1, Version::HTTP_11)] {
+        let server = Server::start_late(2, speaks, |_| answer(202, &[], "")).await;
+        let mut client = Client::new(&[&server.url("/acp")]);
+        let outcome = client.post("{}").await;
+        assert!(!matches!(outcome, Outcome::Response(_)), "{outcome:?}");
+        for _ in 0..2 {
+            response(client.post("{}").await);
+        }
+        let versions: Vec<Version> = server.seen().iter().map(|seen| seen.version).collect();
+        assert_eq!(versions, [expected; 2]);
+        assert_eq!(connections(server.seen().iter()), 1);
     }
 }
 

@@ -1,0 +1,143 @@
+//! The shell around the real core, against a small server on the loopback.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::http::tests::{Answer, Server, Speaks, answer};
+use super::stdio::Output;
+use super::*;
+use crate::cli::{Cli, Command};
+use bytes::Bytes;
+use clap::Parser;
+use futures_util::stream;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use std::convert::Infallible;
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Messages of the flood, and the bytes of each: more than all buffers on the way hold.
+const FLOOD: usize = 12_000;
+const PADDING: usize = 2_000;
+const INITIALIZE: &str =
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
+
+fn config(url: &str, http: &str) -> Config {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let arguments = ["acp-tether", "connect", url, "--http", http];
+    match Cli::try_parse_from(arguments).unwrap().command {
+        Command::Connect(flags) => Config::new(&flags, |name| std::env::var(name)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An editor that reads only while its gate is open, and keeps what it read.
+#[derive(Clone, Default)]
+struct Editor(Arc<(Mutex<Reading>, Condvar)>);
+
+#[derive(Default)]
+struct Reading {
+    is_open: bool,
+    text: Vec<u8>,
+}
+
+impl Editor {
+    fn open(&self) {
+        self.0.0.lock().unwrap().is_open = true;
+        self.0.1.notify_all();
+    }
+
+    fn received(&self) -> usize {
+        self.0.0.lock().unwrap().text.len()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.0.lock().unwrap().text.clone()).unwrap()
+    }
+}
+
+impl Write for Editor {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let (reading, opened) = &*self.0;
+        let mut reading = opened.wait_while(reading.lock().unwrap(), |it| !it.is_open).unwrap();
+        reading.text.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream of numbered notifications, each made when there is room for it.
+fn flood(made: Arc<AtomicUsize>) -> Answer {
+    let events = stream::unfold(0, move |number| {
+        let made = Arc::clone(&made);
+        async move {
+            if number == FLOOD {
+                return std::future::pending().await;
+            }
+            made.store(number + 1, Ordering::Relaxed);
+            let padding = "x".repeat(PADDING);
+            let event = format!(
+                "data: {{\"jsonrpc\":\"2.0\",\"method\":\"_n\",\"params\":[{number},\"{padding}\"]}}\n\n"
+            );
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from(event))), number + 1))
+        }
+    });
+    let answer = hyper::Response::builder().header("content-type", "text/event-stream");
+    answer.body(BodyExt::boxed(StreamBody::new(events))).unwrap()
+}
+
+/// Returns when `value` has stopped growing.
+async fn settled(value: impl Fn() -> usize) -> usize {
+    loop {
+        let before = value();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if value() == before && before > 0 {
+            return before;
+        }
+    }
+}
+
+#[tokio::test]
+async fn p6_an_editor_that_does_not_read_stops_the_remote_and_loses_nothing() {
+    for http in ["1.1", "2"] {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let server = Server::start(Speaks::Both, move |seen| {
+            if seen.request.starts_with("GET") {
+                return flood(Arc::clone(&count));
+            }
+            let headers = [("content-type", "application/json"), ("acp-connection-id", "c")];
+            answer(200, &headers, r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}"#)
+        })
+        .await;
+        let editor = Editor::default();
+        let output = Output::new(editor.clone());
+        let mut shell = Shell::new(config(&server.url("/acp"), http), output);
+        let (lines, input) = mpsc::channel(1);
+        let (_signals, signals) = mpsc::channel(1);
+        lines.send(vec![Line::Whole(INITIALIZE.into())]).await.unwrap();
+        let reading = async {
+            let held = settled(|| made.load(Ordering::Relaxed)).await;
+            assert!(held < FLOOD, "HTTP/{http}: the remote never had to wait");
+            // What waits: the bound, and what the batches and the sockets on the way hold.
+            println!("HTTP/{http}: {} KiB under way", held * PADDING / 1024);
+            editor.open();
+            settled(|| editor.received()).await;
+        };
+        tokio::select! {
+            () = shell.carry(input, signals) => panic!("ended"),
+            () = reading => {}
+        }
+        let text = editor.text();
+        let notifications = text.lines().filter(|line| line.contains("\"_n\""));
+        let mut count = 0;
+        for (number, line) in notifications.enumerate() {
+            assert!(line.contains(&format!("[{number},")), "HTTP/{http}: {number}: {line}");
+            count += 1;
+        }
+        assert_eq!(count, FLOOD, "HTTP/{http}");
+    }
+}
