@@ -3,7 +3,7 @@
 use super::agent::Served;
 use super::conversation::{hold_all, initialize, new_session, said, say};
 use super::editor::{Editor, PATIENCE};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Read;
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
@@ -40,8 +40,7 @@ fn s7_a_request_that_is_open_gets_time_for_its_answer() {
     let end = editor.close();
     assert_eq!(end.status.code(), Some(0));
     let last = editor.seen.split_off(editor.seen.len() - 2);
-    let last: Vec<serde_json::Value> =
-        last.iter().map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let last: Vec<Value> = last.iter().map(|line| serde_json::from_slice(line).unwrap()).collect();
     assert_eq!(said(&last[0], &session), "last words");
     assert_eq!(
         (&last[1]["id"], &last[1]["result"]["stopReason"]),
@@ -55,11 +54,13 @@ fn s7_an_open_turn_that_is_never_answered_does_not_hold_the_end_up() {
     let mut editor = Editor::connect(&agent.url, &[]);
     initialize(&mut editor);
     let session = new_session(&mut editor);
-    say(&mut editor, &session, "hold");
+    let id = say(&mut editor, &session, "hold");
     assert_eq!(said(&editor.message(), &session), "holding");
     let end = editor.close();
     assert_eq!(end.status.code(), Some(0));
     assert!(end.after < ALLOWED, "{:?}", end.after);
+    let last: Value = serde_json::from_slice(editor.seen.last().unwrap()).unwrap();
+    assert_eq!((&last["id"], &last["error"]["code"]), (&json!(id), &json!(-32603)), "P2: {last}");
     assert!(agent.http_methods().contains(&"DELETE".to_owned()));
 }
 
@@ -86,5 +87,11 @@ fn s7_a_server_that_never_answers_does_not_hold_the_end_up() {
         let end = editor.close();
         assert_eq!(end.status.code(), Some(0));
         assert!(end.after < ALLOWED + MARGIN, "{flags:?}: {:?}", end.after);
+        let last: Value = serde_json::from_slice(editor.seen.last().unwrap()).unwrap();
+        assert_eq!(
+            (&last["id"], &last["error"]["code"]),
+            (&json!(1), &json!(-32603)),
+            "P2: {last}"
+        );
     }
 }

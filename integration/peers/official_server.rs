@@ -1,7 +1,7 @@
 //! Whole conversations with the official Rust SDK's server, from an editor on the program's pipes.
 
 use super::agent::Served;
-use super::conversation;
+use super::conversation::{self, Replay};
 use super::editor::Editor;
 
 #[test]
@@ -22,6 +22,8 @@ fn l6_a_whole_conversation_passes_over_what_the_server_speaks() {
 fn converse(flags: &[&str]) {
     let agent = Served::start();
     let mut editor = Editor::connect(&agent.url, flags);
-    conversation::hold_all(&mut editor);
+    let replay = conversation::hold_all(&mut editor);
+    // This server answers on the session's own stream, so nothing can overtake.
+    assert_eq!(replay, Replay::Closed);
     assert!(editor.close().status.success());
 }

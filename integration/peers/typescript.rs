@@ -3,7 +3,7 @@
 //! `integration/peers/typescript/install.sh` installs it. Where Node or the SDK is missing these tests
 //! are skipped, with a message; with `CI=true` in the environment they fail.
 
-use super::conversation;
+use super::conversation::{self, Replay};
 use super::editor::Editor;
 use super::hop::Hop;
 use super::unchanged::assert_same;
@@ -35,6 +35,17 @@ fn s6_bytes_pass_unchanged_to_and_from_the_typescript_server() {
     conversation::hold_all(&mut editor);
     assert!(editor.close().status.success());
     assert_same(&editor, &hop.passed());
+}
+
+/// This server answers on the connection's stream.
+#[test]
+#[ignore = "the core does not keep R12"]
+fn r12_the_history_of_the_typescript_server_never_follows_the_answer_that_closes_it() {
+    for _ in 0..10 {
+        let Some(agent) = Served::start() else { return };
+        let mut editor = Editor::connect(&agent.url, &[]);
+        assert_eq!(conversation::hold_all(&mut editor), Replay::Closed);
+    }
 }
 
 #[test]

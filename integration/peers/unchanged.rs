@@ -95,6 +95,9 @@ fn s6_what_the_server_writes_oddly_reaches_the_editor_as_it_was_written() {
         }
     }
     assert!(editor.close().status.success());
+    // The last turn is open at the end, so its answer is the program's own (S7, P2).
+    let own = editor.seen.pop().map(text).expect("an answer");
+    assert!(own.contains("\"connection_lost\""), "{own}");
     assert_same(&editor, &hop.passed());
 }
 
