@@ -1,0 +1,28 @@
+//! The built program between servers and clients that nobody here wrote.
+//!
+//! | file | proves or holds |
+//! |---|---|
+//! | [`agent`] | a scripted agent on the official Rust SDK's HTTP server |
+//! | [`editor`] | an editor on the program's pipes, down to the bytes |
+//! | [`hop`] | a proxy that records what passes between the program and a server |
+//! | [`conversation`] | the conversations that every server must be able to hold |
+//! | `official_server` | those conversations with the official Rust server |
+//! | `official_client` | the official Rust client as the editor |
+//! | `unchanged` | the bytes of every message (S5, S6, P4) |
+//! | `backpressure` | an editor that reads slowly (P6) |
+//! | `ending` | from the end of input to the exit (S7) |
+//! | `turns` | what one turn costs, measured on demand |
+//! | `typescript` | the official TypeScript SDK's server |
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod agent;
+mod backpressure;
+pub mod conversation;
+pub mod editor;
+mod ending;
+pub mod hop;
+mod official_client;
+mod official_server;
+mod turns;
+mod typescript;
+mod unchanged;
