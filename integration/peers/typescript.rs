@@ -39,7 +39,6 @@ fn s6_bytes_pass_unchanged_to_and_from_the_typescript_server() {
 
 /// This server answers on the connection's stream.
 #[test]
-#[ignore = "the core does not keep R12"]
 fn r12_the_history_of_the_typescript_server_never_follows_the_answer_that_closes_it() {
     for _ in 0..10 {
         let Some(agent) = Served::start() else { return };

@@ -24,6 +24,7 @@ impl Core {
         if scope.is_none() {
             return self.lose(format!("the connection is lost: {}", failure.message), step);
         }
+        let was_attached = session.attached;
         step.log(Level::Warn, failure.message.as_str());
         session.stream.start_over();
         session.doubted.clear();
@@ -35,6 +36,8 @@ impl Core {
         let Some(session) = self.sessions.get(scope) else { return };
         if matches!(session.standing, Standing::Restoring(_)) {
             self.give_up_restore(scope, step);
+        } else if !was_attached {
+            self.fail_waiting(scope, &unsent(failure), step);
         } else if self.settings.recover_alone {
             self.begin_restore(scope, failure, step);
         } else {
@@ -162,4 +165,8 @@ impl Core {
             self.pump(&scope, step);
         }
     }
+}
+
+fn unsent(failure: Failure) -> Failure {
+    Failure { delivery: Some(Delivery::Unsent), ..failure }
 }

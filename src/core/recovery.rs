@@ -240,6 +240,13 @@ impl Core {
 
     /// Tells once, in the conversation, that something may be missing from it (V11).
     pub(super) fn tell_gap(&mut self, session: &super::SessionId, text: &str, step: &mut Step<'_>) {
+        let stream =
+            self.sessions.get_mut(&Some(session.clone())).map(|session| &mut session.stream);
+        let is_known =
+            stream.is_some_and(|stream| std::mem::replace(&mut stream.gap_is_told, true));
+        if is_known {
+            return;
+        }
         step.log(Level::Warn, format!("a gap in session {:?}", session.0));
         if !self.settings.notices {
             return;

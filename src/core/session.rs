@@ -155,6 +155,8 @@ pub struct Stream {
     pub event_epoch: Option<Bytes>,
     /// Messages are missing since the last opening (R6).
     pub gap: bool,
+    /// The editor knows of the gap, and nothing came since (V11).
+    pub gap_is_told: bool,
     /// Since when the server has refused the stream with 409 (R7).
     pub refused_since: Option<Millis>,
     /// How the stream shows that it lives (L11).
@@ -200,6 +202,7 @@ impl Stream {
             cursor: self.cursor.take(),
             event_epoch: self.event_epoch.take(),
             floor: self.floor,
+            gap_is_told: self.gap_is_told,
             pulse: std::mem::take(&mut self.pulse),
             ..Self::default()
         };

@@ -28,6 +28,8 @@ struct Session {
     cwd: String,
     /// The text of each turn: what the person said, what the agent said.
     history: Vec<(String, String)>,
+    /// It asked for a permission, and has no answer.
+    is_asking: bool,
 }
 
 /// What of a connection's work is under way.
@@ -62,8 +64,10 @@ impl Agent {
                 };
                 let session = params.get("sessionId").and_then(Value::as_str);
                 outlet.send(session, &answered).await;
-                if method == "session/close" {
-                    outlet.end(session);
+                match (method, session) {
+                    ("session/close", _) => outlet.end(session),
+                    ("session/resume", Some(session)) => self.go_on(session, work, outlet).await,
+                    _ => {}
                 }
             }
             (Some("session/cancel"), None) => {
@@ -139,9 +143,24 @@ impl Agent {
         }
     }
 
+    /// A session is back that waited for a permission when its connection was lost: it asks again.
+    async fn go_on(&self, session: &str, work: &Work, outlet: &Outlet) {
+        let is_asking = lock(&self.sessions).get(session).is_some_and(|session| session.is_asking);
+        if is_asking {
+            let mut turn = Turn { agent: self, session, work, outlet, said: String::new() };
+            turn.ask().await;
+        }
+    }
+
+    fn set_asking(&self, session: &str, is_asking: bool) {
+        if let Some(session) = lock(&self.sessions).get_mut(session) {
+            session.is_asking = is_asking;
+        }
+    }
+
     async fn turn(&self, session: &str, params: &Value, work: &Work, outlet: &Outlet) -> Value {
         let prompt = params.pointer("/prompt/0/text").and_then(Value::as_str).unwrap_or_default();
-        let mut turn = Turn { session, work, outlet, said: String::new() };
+        let mut turn = Turn { agent: self, session, work, outlet, said: String::new() };
         let (command, rest) = prompt.split_once(' ').unwrap_or((prompt, ""));
         let reason = match command {
             "echo" => turn.echo(rest).await,
@@ -159,6 +178,7 @@ impl Agent {
 
 /// One turn under way.
 struct Turn<'a> {
+    agent: &'a Agent,
     session: &'a str,
     work: &'a Work,
     outlet: &'a Outlet,
@@ -201,11 +221,12 @@ impl Turn<'_> {
             asked.open.insert(id, answer);
             id
         };
+        self.agent.set_asking(self.session, true);
         let question = json!({
             "jsonrpc": "2.0", "id": id, "method": "session/request_permission",
             "params": {
                 "sessionId": self.session,
-                "toolCall": {"toolCallId": format!("call-{id}"), "title": "Write a file"},
+                "toolCall": {"toolCallId": "write", "title": "Write a file"},
                 "options": [
                     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
                     {"optionId": "no", "name": "Reject", "kind": "reject_once"},
@@ -214,6 +235,7 @@ impl Turn<'_> {
         });
         self.outlet.send(Some(self.session), &question).await;
         let answer = answered.await.unwrap_or_default();
+        self.agent.set_asking(self.session, false);
         let chosen = answer.pointer("/result/outcome/optionId").and_then(Value::as_str);
         self.say(&format!("You chose {}.", chosen.unwrap_or("nothing"))).await;
         "end_turn"

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use anstyle::{AnsiColor, Style};
 use tokio::net::TcpListener;
 
+use server::Server;
+
 /// Plays the demo, or only serves its agent at `serve`. Succeeds if all of it happened.
 pub fn run(serve: Option<SocketAddr>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -40,7 +42,12 @@ async fn serve_alone(address: SocketAddr) -> io::Result<()> {
     let address = listener.local_addr()?;
     anstream::println!("An agent to try an editor on; Ctrl-C ends it. The editor's agent command:");
     anstream::println!("  acp-tether connect http://{address}");
-    server::serve(listener, Arc::new(|request| told(Who::Http, &request))).await
+    server().serve(listener).await
+}
+
+/// The agent's server, whose requests are printed.
+fn server() -> Server {
+    Server::new(Arc::new(|request| told(Who::Http, &request)))
 }
 
 /// Who speaks, or between whom.

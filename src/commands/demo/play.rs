@@ -2,7 +2,6 @@
 
 use std::io;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,7 +10,8 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::{Who, server, told};
+use super::server::Server;
+use super::{Who, told};
 
 /// Longer than any step takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) async fn play() -> Result<(), String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
     let url = format!("http://{}", listener.local_addr().map_err(|error| error.to_string())?);
-    tokio::spawn(server::serve(listener, Arc::new(|request| told(Who::Http, &request))));
+    let server = super::server();
+    tokio::spawn(server.clone().serve(listener));
 
     heading(&format!("An editor launches: acp-tether connect {url}"));
     let mut editor = Editor::launch(&url)?;
@@ -37,6 +38,14 @@ pub(super) async fn play() -> Result<(), String> {
     expect(&reason, &json!("end_turn"))?;
     expect(&json!(editor.heard), &json!("Hello from far away."))?;
 
+    heading(
+        "The connection is cut in the middle of an answer. Nothing is lost, nothing comes twice.",
+    );
+    server.cut_after(&session, 2);
+    let reason = editor.prompt(&session, "echo One two three four five.").await?;
+    expect(&reason, &json!("end_turn"))?;
+    expect(&json!(editor.heard), &json!("One two three four five."))?;
+
     heading("The agent asks for a permission, and goes on when it has the answer.");
     let reason = editor.prompt(&session, "ask").await?;
     expect(&reason, &json!("end_turn"))?;
@@ -45,6 +54,18 @@ pub(super) async fn play() -> Result<(), String> {
     heading("A turn that would never end is cancelled.");
     let reason = editor.prompt(&session, "hold").await?;
     expect(&reason, &json!("cancelled"))?;
+
+    heading(
+        "While a permission is asked for, the server is restarted. The person answers the same question.",
+    );
+    editor.restarts = Some(server);
+    let reason = editor.prompt(&session, "ask").await;
+    expect(&json!(reason.err()), &json!("connection_lost"))?;
+    while !editor.heard.contains("You chose yes.") {
+        editor.take(None).await?;
+    }
+    let reason = editor.prompt(&session, "echo And on it goes.").await?;
+    expect(&reason, &json!("end_turn"))?;
 
     heading("The editor closes its side.");
     editor.close().await?;
@@ -60,13 +81,15 @@ struct Editor {
     requests: u64,
     /// What the agent said in the present turn.
     heard: String,
+    /// The server that is restarted when the next permission is asked for.
+    restarts: Option<Server>,
 }
 
 impl Editor {
     fn launch(url: &str) -> Result<Self, String> {
         let launch = || {
             let mut bridge = Command::new(std::env::current_exe()?)
-                .args(["connect", url])
+                .args(["connect", "--log-level", "error", url])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .kill_on_drop(true)
@@ -74,7 +97,7 @@ impl Editor {
             let input = bridge.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
             let output = bridge.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
             let output = BufReader::new(output).lines();
-            Ok(Self { bridge, input, output, requests: 0, heard: String::new() })
+            Ok(Self { bridge, input, output, requests: 0, heard: String::new(), restarts: None })
         };
         launch().map_err(|error: io::Error| format!("the bridge cannot be launched: {error}"))
     }
@@ -96,19 +119,25 @@ impl Editor {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.write(&request).await?;
         loop {
-            let message = self.read().await?;
-            match message["method"].as_str() {
-                Some("session/update") => self.update(&message).await?,
-                Some("session/request_permission") => self.permit(&message).await?,
-                Some(method) => return Err(format!("the agent sent {method}")),
-                None if message["id"] == json!(id) => {
-                    let answer = message.get("result").ok_or(format!("{method}: {message}"))?;
-                    told(Who::Agent, &format!("{method}: {answer}"));
-                    return Ok(answer.clone());
-                }
-                None => return Err(format!("nobody asked for {message}")),
-            }
+            let Some(answer) = self.take(Some(id)).await? else { continue };
+            let result = answer.get("result").cloned();
+            let failure = answer.pointer("/error/data/kind").and_then(Value::as_str);
+            told(Who::Agent, &format!("{method}: {}", result.as_ref().unwrap_or(&answer["error"])));
+            return result.ok_or(failure.unwrap_or("an error of the agent").to_owned());
         }
+    }
+
+    /// Takes one message; it is returned if it is the answer to this request.
+    async fn take(&mut self, request: Option<u64>) -> Result<Option<Value>, String> {
+        let message = self.read().await?;
+        match message["method"].as_str() {
+            Some("session/update") => self.update(&message).await?,
+            Some("session/request_permission") => self.permit(&message).await?,
+            Some(method) => return Err(format!("the agent sent {method}")),
+            None if message["id"] == json!(request) => return Ok(Some(message)),
+            None => return Err(format!("nobody asked for {message}")),
+        }
+        Ok(None)
     }
 
     async fn update(&mut self, message: &Value) -> Result<(), String> {
@@ -128,6 +157,10 @@ impl Editor {
     async fn permit(&mut self, question: &Value) -> Result<(), String> {
         let title = &question["params"]["toolCall"]["title"];
         told(Who::Agent, &format!("asks for permission: {title}"));
+        if let Some(server) = self.restarts.take() {
+            told(Who::Http, "the server restarts: it has forgotten every connection");
+            server.restart();
+        }
         told(Who::Editor, "answers: yes");
         let outcome = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
         self.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome})).await

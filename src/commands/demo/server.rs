@@ -2,7 +2,6 @@
 //! for each session, numbered events that a reader who comes back can have again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,17 +34,11 @@ const BODY_BYTES: usize = 128 << 20;
 /// Is told each request, in words, when it is answered.
 pub type Witness = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Serves the agent until the runtime ends.
-pub async fn serve(listener: TcpListener, witness: Witness) -> io::Result<()> {
-    let server = Arc::new(Server { agent: Arc::default(), connections: Mutex::default(), witness });
-    let router = Router::new()
-        .route("/acp", post(message).get(open).delete(close))
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .with_state(server);
-    axum::serve(listener, router).await
-}
+/// The agent behind its endpoint. Clones are the same server.
+#[derive(Clone)]
+pub struct Server(Arc<Shared>);
 
-struct Server {
+struct Shared {
     agent: Arc<Agent>,
     connections: Mutex<Connections>,
     witness: Witness,
@@ -72,6 +65,16 @@ impl Outlet {
     /// stream is far behind.
     pub async fn send(&self, session: Option<&str>, message: &Value) {
         self.mailbox(session).push(message.to_string()).await;
+    }
+
+    /// Cuts a session's stream after so many more events, in the middle of its body.
+    fn cut_after(&self, session: &str, events: u64) {
+        self.mailbox(Some(session)).cut_after(events);
+    }
+
+    /// Cuts every stream.
+    fn cut_all(&self) {
+        std::mem::take(&mut *lock(&self.0)).into_values().for_each(|mailbox| mailbox.cut_after(0));
     }
 
     /// Ends a session's stream once all of it is read.
@@ -109,6 +112,8 @@ struct Events {
     unread_bytes: usize,
     /// Counts the readers; a new one takes over from the one before.
     readers: u64,
+    /// The reader is cut off after so many more events.
+    cut_after: Option<u64>,
     ended: bool,
 }
 
@@ -126,6 +131,11 @@ impl Mailbox {
             }
             self.drained.notified().await;
         }
+        self.changed.notify_waiters();
+    }
+
+    fn cut_after(&self, events: u64) {
+        lock(&self.state).cut_after = Some(events);
         self.changed.notify_waiters();
     }
 
@@ -160,8 +170,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// What is to be written next; `None` at the end of the stream.
-    async fn next(&self) -> Option<String> {
+    /// What is to be written next; `None` at the end of the stream, an error where it is cut.
+    async fn next(&self) -> Option<io::Result<String>> {
         loop {
             let changed = self.mailbox.changed.notified();
             tokio::pin!(changed);
@@ -173,14 +183,17 @@ impl Reader {
                 }
                 if let Some(text) = events.take() {
                     self.mailbox.drained.notify_one();
-                    return Some(text);
+                    return Some(Ok(text));
+                }
+                if events.cut_after.take_if(|events| *events == 0).is_some() {
+                    return Some(Err(io::ErrorKind::ConnectionReset.into()));
                 }
                 if events.ended {
                     return None;
                 }
             }
             if timeout(HEARTBEAT, changed).await.is_err() {
-                return Some(":\n\n".to_owned());
+                return Some(Ok(":\n\n".to_owned()));
             }
         }
     }
@@ -192,17 +205,22 @@ impl Events {
         let unread = usize::try_from(self.last - self.read).unwrap_or(self.kept.len());
         let mut text = String::new();
         for event in self.kept.iter().skip(self.kept.len() - unread) {
+            if self.cut_after == Some(0) {
+                break;
+            }
+            self.cut_after = self.cut_after.map(|events| events - 1);
             self.read += 1;
+            self.unread_bytes = self.unread_bytes.saturating_sub(event.len());
             text.push_str(&format!("id: {}\ndata: {event}\n\n", self.read));
         }
-        self.unread_bytes = 0;
-        let surplus = self.kept.len().saturating_sub(KEPT_EVENTS);
+        let left = usize::try_from(self.last - self.read).unwrap_or_default();
+        let surplus = self.kept.len().saturating_sub(KEPT_EVENTS.max(left));
         self.kept.drain(..surplus);
         (!text.is_empty()).then_some(text)
     }
 }
 
-async fn message(State(server): State<Arc<Server>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn message(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> Response {
     let Ok(message) = serde_json::from_slice::<Value>(&body) else {
         return server.answer("POST", "no JSON", StatusCode::BAD_REQUEST.into_response());
     };
@@ -216,14 +234,14 @@ async fn message(State(server): State<Arc<Server>>, headers: HeaderMap, body: By
     let Some(connection) = server.connection(&headers) else {
         return server.answer("POST", &what, unknown_connection());
     };
-    let agent = Arc::clone(&server.agent);
+    let agent = Arc::clone(&server.0.agent);
     tokio::spawn(async move {
         agent.serve(message, &connection.work, &connection.outlet).await;
     });
     server.answer("POST", &what, StatusCode::ACCEPTED.into_response())
 }
 
-async fn open(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+async fn open(State(server): State<Server>, headers: HeaderMap) -> Response {
     let session = header(&headers, SESSION);
     let what = match session {
         Some(session) => format!("the stream of session {session}"),
@@ -236,17 +254,20 @@ async fn open(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response
     let Some(reader) = connection.outlet.mailbox(session).subscribe(after) else {
         return server.answer("GET", &what, StatusCode::GONE.into_response());
     };
-    let events = stream::unfold(reader, |reader| async move {
-        reader.next().await.map(|text| (Ok::<_, Infallible>(text), reader))
-    });
+    let events =
+        stream::unfold(
+            reader,
+            |reader| async move { reader.next().await.map(|text| (text, reader)) },
+        );
     let headers =
         [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     server.answer("GET", &what, (headers, Body::from_stream(events)).into_response())
 }
 
-async fn close(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+async fn close(State(server): State<Server>, headers: HeaderMap) -> Response {
     let id = header(&headers, CONNECTION).unwrap_or_default();
-    let response = match lock(&server.connections).open.remove(id) {
+    let removed = lock(&server.0.connections).open.remove(id);
+    let response = match removed {
         Some(connection) => {
             connection.outlet.end_all();
             StatusCode::ACCEPTED.into_response()
@@ -257,8 +278,36 @@ async fn close(State(server): State<Arc<Server>>, headers: HeaderMap) -> Respons
 }
 
 impl Server {
+    /// A server that `witness` watches.
+    pub fn new(witness: Witness) -> Self {
+        let (agent, connections) = (Arc::default(), Mutex::default());
+        Self(Arc::new(Shared { agent, connections, witness }))
+    }
+
+    /// Serves until the runtime ends.
+    pub async fn serve(self, listener: TcpListener) -> io::Result<()> {
+        let router = Router::new()
+            .route("/acp", post(message).get(open).delete(close))
+            .layer(DefaultBodyLimit::max(BODY_BYTES))
+            .with_state(self);
+        axum::serve(listener, router).await
+    }
+
+    /// Cuts the stream of a session after so many more events.
+    pub fn cut_after(&self, session: &str, events: u64) {
+        for connection in lock(&self.0.connections).open.values() {
+            connection.outlet.cut_after(session, events);
+        }
+    }
+
+    /// Forgets every connection, as a server that is restarted does; the agent keeps its sessions.
+    pub fn restart(&self) {
+        let forgotten = std::mem::take(&mut lock(&self.0.connections).open);
+        forgotten.into_values().for_each(|connection| connection.outlet.cut_all());
+    }
+
     fn connect(&self) -> String {
-        let mut connections = lock(&self.connections);
+        let mut connections = lock(&self.0.connections);
         connections.count += 1;
         let id = format!("connection-{}", connections.count);
         connections.open.insert(id.clone(), Connection::default());
@@ -266,11 +315,11 @@ impl Server {
     }
 
     fn connection(&self, headers: &HeaderMap) -> Option<Connection> {
-        lock(&self.connections).open.get(header(headers, CONNECTION)?).cloned()
+        lock(&self.0.connections).open.get(header(headers, CONNECTION)?).cloned()
     }
 
     fn answer(&self, method: &str, what: &str, response: Response) -> Response {
-        (self.witness)(format!("{method} {what}: {}", response.status()));
+        (self.0.witness)(format!("{method} {what}: {}", response.status()));
         response
     }
 }
