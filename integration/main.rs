@@ -3,4 +3,5 @@
 
 mod house;
 mod peers;
+mod proxy;
 mod runner;

@@ -9,6 +9,7 @@
 //! | `official_server` | those conversations with the official Rust server |
 //! | `official_client` | the official Rust client as the editor |
 //! | `unchanged` | the bytes of every message (S5, S6, P4) |
+//! | `faults` | turns through the fault proxy (I1, I3, I16) |
 //! | `backpressure` | an editor that reads slowly (P6) |
 //! | `ending` | from the end of input to the exit (S7) |
 //! | `turns` | what one turn costs, measured on demand |
@@ -20,6 +21,7 @@ mod backpressure;
 pub mod conversation;
 pub mod editor;
 mod ending;
+mod faults;
 pub mod hop;
 mod official_client;
 mod official_server;
