@@ -3,5 +3,6 @@
 
 mod house;
 mod peers;
+mod process;
 mod proxy;
 mod runner;

@@ -9,7 +9,6 @@
 //! stream by its [`StreamId`], which holds the epoch and the generation. What belongs to a
 //! replaced stream or a lost connection is refused once, at the door of [`Core::step`], and so
 //! acts nowhere (R2, I7).
-
 //!
 //! | file | decides |
 //! |---|---|
