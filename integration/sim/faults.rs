@@ -363,7 +363,13 @@ fn fault(chance: &mut Chance, is_isolated: bool) -> Fault {
         33 => Fault::EventTwice,
         34 => Fault::AnswerTwice,
         35 => Fault::Foreign,
-        36 => if chance.one_in(2) { Fault::Garbage } else { Fault::TooLargeEvent },
+        36 => {
+            if chance.one_in(2) {
+                Fault::Garbage
+            } else {
+                Fault::TooLargeEvent
+            }
+        }
         37 => Fault::Sleeps,
         38 => Fault::SlowEditor,
         _ => Fault::NetworkAway,

@@ -497,6 +497,14 @@ impl Remote {
 
     /// A session belongs to no connection any more.
     pub fn forget_session(&mut self, session: &str) {
+        let turn = self.sessions.get_mut(session).and_then(|known| known.turn.take());
+        if let Some(turn) = turn
+            && let Some(prompt) = turn.prompt
+            && self.kind.unknown_get == 200
+        {
+            // No refusal of a stream would show that nobody works on it any more.
+            self.reply_error(&turn.connection, Some(session), &prompt, -32603, "forgotten");
+        }
         for connection in self.connections.values_mut() {
             connection.owned.remove(session);
             if let Some(channel) = connection.channels.remove(&Some(session.to_owned()))
@@ -505,9 +513,6 @@ impl Remote {
                 self.out.push(Out::End(reader));
             }
             connection.questions.retain(|_, question| question.session != session);
-        }
-        if let Some(session) = self.sessions.get_mut(session) {
-            session.turn = None;
         }
     }
 
@@ -545,6 +550,8 @@ impl Remote {
         if !self.connections.contains_key(connection) {
             return;
         }
+        // What the editor wrote has a number; the core may use its id under its own requests.
+        let own = !String::from_utf8_lossy(body).contains("\"_k\"");
         let body: Body<'_> = serde_json::from_slice(body).expect("the core posts JSON objects");
         let params = body.params.unwrap_or_default();
         let session = params["sessionId"].as_str().map(str::to_owned);
@@ -553,7 +560,7 @@ impl Remote {
             (None, Some(id)) => self.answered(connection, &id, body.result.as_ref()),
             (Some("session/cancel"), None) => self.cancel(&session.unwrap_or_default()),
             (Some(method), Some(id)) => {
-                self.request(connection, method, &id, session, &params);
+                self.request(connection, method, (&id, own), session, &params);
             }
             _ => {}
         }
@@ -563,7 +570,7 @@ impl Remote {
         &mut self,
         connection: &str,
         method: &str,
-        id: &str,
+        (id, own): (&str, bool),
         session: Option<String>,
         params: &Value,
     ) {
@@ -589,13 +596,13 @@ impl Remote {
                 if !self.sessions.contains_key(&session) {
                     return self.reply_error(connection, None, id, -32002, "no such session");
                 }
-                let may = if method == "session/load" { self.kind.loads } else { self.kind.resumes };
+                let may =
+                    if method == "session/load" { self.kind.loads } else { self.kind.resumes };
                 if !may {
                     return self.reply_error(connection, None, id, -32601, "not offered");
                 }
                 known.owned.insert(session.clone());
                 if method == "session/load" || params.get("replayFrom").is_some() {
-                    let own = id.starts_with("\"acp-tether-own-");
                     let history = self.sessions[&session].history.clone();
                     for text in history {
                         self.send(connection, Some(&session), Sort::Replay { own }, &text);
@@ -610,6 +617,10 @@ impl Remote {
             }
             ("session/prompt", Some(session)) => self.prompt(connection, &session, id),
             ("session/close", Some(session)) => {
+                if let Some(channel) = known.channels.get_mut(&Some(session.clone())) {
+                    channel.ring.clear();
+                    channel.buffer.clear();
+                }
                 self.reply(connection, on_stream.as_deref(), id, "{}");
                 if let Some(known) = self.connections.get_mut(connection) {
                     known.owned.remove(&session);
@@ -652,7 +663,11 @@ impl Remote {
         }
         if is_version_2 {
             self.reply(connection, Some(session), id, "{}");
-            self.update(connection, session, r#"{"sessionUpdate":"state_update","state":"running"}"#);
+            self.update(
+                connection,
+                session,
+                r#"{"sessionUpdate":"state_update","state":"running"}"#,
+            );
         }
         self.next_step(session, number);
     }
@@ -682,20 +697,22 @@ impl Remote {
             }
             return;
         }
-        let text = r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"…"}}"#;
+        let text =
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"…"}}"#;
         self.update(&connection, session, text);
         self.next_step(session, number);
     }
 
     fn turn_ends(&mut self, session: &str) {
-        let Some(turn) = self.sessions.get_mut(session).and_then(|it| it.turn.take()) else { return };
+        let Some(turn) = self.sessions.get_mut(session).and_then(|it| it.turn.take()) else {
+            return;
+        };
         if let Some(question) = &turn.question
             && let Some(known) = self.connections.get_mut(&turn.connection)
             && let Some(Asked { ask, .. }) = known.questions.remove(question)
         {
-            let params = format!(
-                r#""method":"$/cancel_request","params":{{"requestId":{question}}}"#
-            );
+            let params =
+                format!(r#""method":"$/cancel_request","params":{{"requestId":{question}}}"#);
             let sort = Sort::Withdraw { ask, id: question.clone() };
             self.send(&turn.connection, Some(session), sort, &params);
         }

@@ -438,10 +438,8 @@ impl World {
         let (delay, back) = (self.latency(), self.latency());
         let is_away = self.now < self.network_back_at;
         let id = post.id;
-        let hangs = matches!(
-            fault,
-            Some(Fault::ConnectHangs | Fault::PostHangs | Fault::PostHangsTaken)
-        );
+        let hangs =
+            matches!(fault, Some(Fault::ConnectHangs | Fault::PostHangs | Fault::PostHangsTaken));
         self.posts.insert(id, Flight { hangs });
         match fault {
             Some(Fault::ConnectRefused | Fault::PostUnsent) => {
@@ -480,7 +478,8 @@ impl World {
         self.carry_out();
         let delay = self.latency();
         // An answer on a stream may come before the 202.
-        let delay = if self.plan.kind.answers_first { delay + self.chance.below(60) } else { delay };
+        let delay =
+            if self.plan.kind.answers_first { delay + self.chance.below(60) } else { delay };
         match way {
             Way::Whole => {
                 self.after(delay, Due::Posted(post.id, Outcome::Response(taken.response)));
@@ -612,6 +611,9 @@ impl World {
         match self.streams.get_mut(&reader) {
             Some(stream) if !stream.is_dead && !stream.is_closed => {
                 if let Some(held) = &mut stream.held {
+                    if let Some(number) = number_of(&frame.data) {
+                        self.checks.stalls(number);
+                    }
                     return held.push(frame);
                 }
             }
@@ -773,11 +775,7 @@ impl World {
 
     // Faults.
 
-    fn armed_for(
-        &mut self,
-        session: Option<&str>,
-        fits: impl Fn(Fault) -> bool,
-    ) -> Option<Fault> {
+    fn armed_for(&mut self, session: Option<&str>, fits: impl Fn(Fault) -> bool) -> Option<Fault> {
         let index = self
             .armed
             .iter()
