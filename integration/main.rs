@@ -6,3 +6,4 @@ mod peers;
 mod process;
 mod proxy;
 mod runner;
+mod sim;

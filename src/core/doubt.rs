@@ -18,7 +18,9 @@ impl Core {
             return self.fail_strictly(scope, sent, step);
         }
         let Some(session) = self.sessions.get_mut(scope) else { return true };
-        let may_have_lost = matches!(end, End::Broken(_)) && session.stream.seen.is_empty();
+        // Some servers number everything but answers, and those alone are what is waited for.
+        let is_safe = !session.stream.seen.is_empty() && self.numbers_answers;
+        let may_have_lost = matches!(end, End::Broken(_)) && !is_safe;
         if !may_have_lost || sent.is_empty() {
             return true;
         }

@@ -43,7 +43,7 @@ use posts::Posting;
 use recovery::Opening;
 use requests::Ledger;
 use restore::Own;
-use session::{Chance, Scope, Session};
+use session::{Backoff, Chance, Scope, Session};
 use shutdown::Leaving;
 use timers::{Timer, Timers};
 
@@ -80,6 +80,10 @@ pub struct Core {
     sessions: BTreeMap<Scope, Session>,
     /// How the first connection was opened, for those that follow.
     opening: Opening,
+    /// The delays before a lost connection is replaced, until a stream shows that one serves (L12).
+    losses: Backoff,
+    /// The server numbers answers too, so that a numbered stream can lose nothing (R9).
+    numbers_answers: bool,
     /// The editor's last successful sign-in (V4).
     signed_in: Option<Bytes>,
     /// Our own requests that have no answer yet.
@@ -116,6 +120,8 @@ impl Core {
             ledger: Ledger::default(),
             sessions: BTreeMap::new(),
             opening: Opening::default(),
+            losses: Backoff::default(),
+            numbers_answers: false,
             signed_in: None,
             own: BTreeMap::new(),
             own_ids: 0,

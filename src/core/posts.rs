@@ -128,12 +128,15 @@ impl Core {
     }
 
     /// Starts the clock of the messages that cannot go for the network's or the stream's sake
-    /// (R1), unless it runs.
+    /// (R1), unless it runs. Our own restores have another, and would keep this one due for ever
+    /// (I18).
     fn hold(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let lane = &mut session.messages;
         let asked_to_wait = lane.resting && !matches!(lane.trouble, Some((Kind::Connect, _)));
-        let Some(first) = lane.queue.front().filter(|_| !asked_to_wait) else { return };
+        let is_own = |message: &&Queued| matches!(message.waiter, Waiter::Own(_));
+        let mut held = lane.queue.iter().filter(|message| !is_own(message));
+        let Some(first) = held.next().filter(|_| !asked_to_wait) else { return };
         let since = *lane.held_since.get_or_insert(step.now);
         let until = first.since.max(since).plus(self.settings.hold);
         self.timers.arm(Timer::Hold(scope.clone()), until);

@@ -12,7 +12,7 @@ use super::posts::Posting;
 use super::session::{Backoff, LaneName, Scope, Standing, Waiter};
 use super::timers::Timer;
 use super::{
-    Connection, Core, Effect, Level, Outcome, Post, PostId, Response, Step, StreamId, name,
+    Connection, Core, Effect, Level, Millis, Outcome, Post, PostId, Response, Step, StreamId, name,
 };
 
 /// What the first connection was opened with, for those that follow.
@@ -72,7 +72,11 @@ impl Core {
             }
             session.forget_connection();
         }
-        self.reconnect(step);
+        // A server that takes every `initialize` and knows no connection is not asked in a storm.
+        match self.losses.next(&mut self.chance) {
+            Millis(0) => self.reconnect(step),
+            delay => self.timers.arm(Timer::Retry, step.now.plus(delay)),
+        }
         self.pump_all(step);
     }
 

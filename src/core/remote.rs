@@ -146,7 +146,7 @@ impl Core {
     }
 
     /// The agent agreed to end a session. What the editor still had in mind for it is not sent
-    /// (V8).
+    /// (V8), and what the agent has not answered it will not answer any more (I19).
     fn end_session(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.attached = false;
@@ -155,7 +155,9 @@ impl Core {
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);
         let reason = format!("{} was closed meanwhile", name(scope));
-        self.fail_waiting(scope, &Failure::new(Kind::SessionLost, Delivery::Unsent, reason), step);
+        let failure = Failure::new(Kind::SessionLost, Delivery::Unsent, reason);
+        self.fail_sent_of(scope, &failure, step);
+        self.fail_waiting(scope, &failure, step);
     }
 
     /// A result names a new session: its stream is opened before anybody needs it (R1).

@@ -20,9 +20,10 @@ impl Core {
             }
         };
         let session = self.sessions.get(&scope)?;
-        let is_open = matches!(session.stream.state, StreamState::Open { .. });
+        let may_deliver = session.stream.is_coming()
+            || matches!(session.stream.state, StreamState::Open { .. });
         let replays = self.ledger.is_open(id) || self.is_replaying(&scope);
-        (scope != *came_on && is_open && replays && session.held.is_none()).then_some(scope)
+        (scope != *came_on && may_deliver && replays && session.held.is_none()).then_some(scope)
     }
 
     /// Whether what comes on a session's stream is the replay of our own `session/load`.
@@ -61,8 +62,19 @@ impl Core {
         self.timers.arm(Timer::Quiet(scope.clone()), until);
     }
 
-    /// The stream is quiet: the held answer goes on.
+    /// The stream is quiet: the held answer goes on. While the stream is away the rest of the replay
+    /// may come with it; our own restore waits for that, the editor no longer than R12 says.
     pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if let Some(session) = self.sessions.get(scope)
+            && let Some(held) = &session.held
+            && session.stream.is_coming()
+        {
+            let patience = held.since.plus(limits::REPLAY_WAIT);
+            if self.own.contains_key(&held.request) || step.now < patience {
+                let at = patience.max(step.now.plus(limits::REPLAY_QUIET));
+                return self.timers.arm(Timer::Quiet(scope.clone()), at);
+            }
+        }
         let Some(held) = self.sessions.get_mut(scope).and_then(|session| session.held.take())
         else {
             return;

@@ -91,6 +91,11 @@ impl Ledger {
         self.requests.get_mut(id)
     }
 
+    /// The method of an open request.
+    pub fn method_of(&self, id: &RequestId) -> Option<Method> {
+        self.requests.get(id).map(|request| request.method)
+    }
+
     /// Whether a request is open.
     pub fn is_open(&self, id: &RequestId) -> bool {
         self.requests.contains_key(id)

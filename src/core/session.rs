@@ -220,6 +220,11 @@ impl Stream {
         self.seen.clear();
     }
 
+    /// Whether it is away and is being opened.
+    pub fn is_coming(&self) -> bool {
+        matches!(self.state, StreamState::Opening(_) | StreamState::Waiting | StreamState::Unknown)
+    }
+
     /// The opening that is under way or open.
     pub fn generation(&self) -> Option<Generation> {
         match self.state {

@@ -4,9 +4,12 @@ use bytes::Bytes;
 
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
+use super::message::{self, Message};
+use super::methods::Method;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
-use super::session::{Scope, Standing, StreamState};
+use super::requests::Ledger;
+use super::session::{Lane, Queued, Scope, Standing, StreamState, Waiter};
 use super::timers::Timer;
 use super::{
     Core, Effect, End, Generation, Level, Millis, Open, Outcome, Response, Step, StreamEvent,
@@ -91,6 +94,7 @@ impl Core {
             }
         }
         self.watch(scope);
+        self.not_quiet(scope, step);
         self.mend_gap(scope, step);
         self.pump(scope, step);
     }
@@ -124,6 +128,8 @@ impl Core {
         session.stream.backoff.reset();
         session.stream.pulse.event(step.now);
         session.stream.gap_is_told = false;
+        self.losses.reset();
+        let is_numbered = id.as_ref().is_some_and(|id| !id.is_empty());
         let is_repeat = match (&id, &data) {
             (Some(id), Some(data)) if !id.is_empty() => session.stream.seen.is_repeat(id, data),
             _ => false,
@@ -139,6 +145,8 @@ impl Core {
         }
         self.not_quiet(scope, step);
         if let Some(data) = data {
+            self.numbers_answers |=
+                is_numbered && matches!(message::read(&data), Ok(Message::Answer { .. }));
             self.deliver(scope, data, step);
         }
         self.heard(scope, step);
@@ -203,6 +211,13 @@ impl Core {
         let status = response.status;
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
+        let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
+        if may_be_unknown && Self::first_mends(&self.ledger, &session.messages) {
+            // The request that attaches the session waits: it goes first (R1, C3).
+            session.attached = false;
+            stream.was_attached = false;
+            stream.posted_first = false;
+        }
         let is_unknown_session = scope.is_some() && !stream.was_attached;
         let who = name(scope);
         match status {
@@ -263,6 +278,14 @@ impl Core {
         }
     }
 
+    /// Whether the first message that waits is the editor's load or resume.
+    fn first_mends(ledger: &Ledger, lane: &Lane) -> bool {
+        let Some(Queued { waiter: Waiter::Editor(id), .. }) = lane.queue.front() else {
+            return false;
+        };
+        ledger.method_of(id).is_some_and(Method::mends)
+    }
+
     fn stream_failed(&mut self, scope: &Scope, outcome: Outcome, step: &mut Step<'_>) {
         let (Outcome::Unsent(reason)
         | Outcome::Broken(reason)
@@ -284,6 +307,7 @@ impl Core {
             && since.plus(limits::HEALTHY_AFTER) <= step.now
         {
             session.stream.backoff.reset();
+            self.losses.reset();
         }
         match end {
             End::Clean => step.log(Level::Info, format!("the stream of {} ended", name(scope))),

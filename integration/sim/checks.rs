@@ -1,0 +1,525 @@
+//! The invariants (docs/INVARIANTS.md), checked after every step against what the editor wrote and
+//! what the remote sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use acp_tether::core::Level;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::remote::{Sent, Sort};
+
+/// A request of the editor.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its number `_k` among the editor's messages.
+    pub number: u64,
+    /// Its id, raw.
+    pub id: String,
+    /// Its method.
+    pub method: String,
+    /// The session that it names.
+    pub session: Option<String>,
+    /// Its bytes.
+    pub line: String,
+}
+
+/// What a line was to the editor.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// An answer; with its text where it is a result.
+    Answer {
+        /// The request.
+        request: Request,
+        /// The line, if it is no error.
+        result: Option<String>,
+    },
+    /// A question.
+    Question {
+        /// Our id, raw.
+        id: String,
+        /// What is asked.
+        ask: u64,
+    },
+    /// A question is withdrawn.
+    Withdrawn {
+        /// Our id, raw.
+        id: String,
+    },
+    /// Anything else.
+    Other,
+}
+
+/// A rule that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The invariant.
+    pub rule: &'static str,
+    /// What happened.
+    pub what: String,
+}
+
+/// See the module's page.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// The first rule that did not hold.
+    pub broken: Option<Broken>,
+    /// The only session that may see errors (I13), where that is so.
+    pub unlucky: Option<Option<String>>,
+    /// Nothing goes wrong: no error of ours may be seen at all.
+    pub is_flawless: bool,
+    /// The editor has ended.
+    pub has_ended: bool,
+    open: BTreeMap<String, Request>,
+    /// The bytes of every message of the editor, by number.
+    lines: BTreeMap<u64, String>,
+    /// How often the remote took each.
+    taken: BTreeMap<u64, u32>,
+    /// What the editor was told did not reach the remote.
+    untaken: BTreeSet<u64>,
+    /// The line that must be refused at once, by id and code.
+    refusal: Option<(String, i64)>,
+    /// Which messages of the remote the editor has seen.
+    seen: BTreeSet<usize>,
+    /// The newest update, and the newest answer, that the editor has seen of each session.
+    newest: BTreeMap<String, (usize, usize)>,
+    /// The questions before the editor: our ids and the remote's number of each.
+    questions: BTreeMap<String, usize>,
+    /// The newest message of the editor that the remote took, by connection and session.
+    order: BTreeMap<(String, Option<String>), u64>,
+    /// The newest prompt, by connection and session.
+    prompts: BTreeMap<(String, String), u64>,
+    /// When what was lost, of which session.
+    losses: Vec<(u64, Option<String>, usize)>,
+    /// When the core complained, and of which session.
+    complaints: Vec<(u64, Option<String>)>,
+    /// The messages of the remote that the last step passed on, and whether it wrote a log line.
+    passed: BTreeSet<usize>,
+    logged: bool,
+    /// The messages that stood still on their way: the end of a replay is known by its silence, so
+    /// one that pauses for seconds looks ended (R12).
+    stalled: BTreeSet<usize>,
+    /// When the core last posted a load of its own, by session.
+    own_loads: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<String>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(rename = "_n")]
+    number: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Error {
+    code: i64,
+    data: Option<Data>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    kind: Option<String>,
+    delivery: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Withdrawal<'a> {
+    #[serde(borrow)]
+    request_id: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Posted<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<String>,
+    #[serde(rename = "_k")]
+    number: Option<u64>,
+}
+
+impl Checks {
+    /// A rule does not hold.
+    pub fn fail(&mut self, rule: &'static str, what: impl Into<String>) {
+        if self.broken.is_none() {
+            self.broken = Some(Broken { rule, what: what.into() });
+        }
+    }
+
+    /// The editor writes a request.
+    pub fn wrote_request(&mut self, request: &Request) {
+        self.lines.insert(request.number, request.line.clone());
+        self.open.insert(request.id.clone(), request.clone());
+    }
+
+    /// The editor writes a notification or an answer.
+    pub fn wrote(&mut self, number: u64, line: &str) {
+        self.lines.insert(number, line.to_owned());
+    }
+
+    /// The editor writes what must be refused.
+    pub fn wrote_refused(&mut self, id: &str, code: i64) {
+        self.refusal = Some((id.to_owned(), code));
+    }
+
+    /// The editor answers a question: it is before the person no longer.
+    pub fn answers(&mut self, id: &str) {
+        self.questions.remove(id);
+    }
+
+    /// The editor's open requests.
+    pub fn open(&self) -> Vec<&Request> {
+        self.open.values().collect()
+    }
+
+    /// A step begins.
+    pub fn begin(&mut self) {
+        self.passed.clear();
+        self.logged = false;
+    }
+
+    /// A step is over.
+    pub fn end(&mut self) {
+        if let Some((id, code)) = self.refusal.take() {
+            self.fail("I1", format!("no error {code} under {id} for a line that is no request"));
+        }
+    }
+
+    /// The core took this message of the remote from a living stream in the step that is over: it
+    /// was passed on, or a log line says why not.
+    pub fn dealt_with(&mut self, now: u64, number: usize, sent: &[Sent], is_own_answer: bool) {
+        if self.passed.contains(&number) || self.logged || is_own_answer {
+            return;
+        }
+        let message = &sent[number];
+        let is_in_own_load = message
+            .session
+            .as_ref()
+            .and_then(|session| self.own_loads.get(session))
+            .is_some_and(|at| at + 130_000 > now);
+        let is_held = match &message.sort {
+            // It waits for the end of a replay, and is missed if it never comes.
+            Sort::Answer(id) => self.open.contains_key(id),
+            _ => false,
+        };
+        if !is_in_own_load && !is_held && !self.seen.contains(&number) {
+            self.fail("I17", format!("dropped in silence: {}", message.text));
+        }
+    }
+
+    /// The core logs.
+    pub fn log(&mut self, now: u64, level: Level, text: &str) {
+        self.logged = true;
+        if level > Level::Warn {
+            return;
+        }
+        let session = text.split("session \"").nth(1).and_then(|rest| rest.split('"').next());
+        self.complaints.push((now, session.map(str::to_owned)));
+    }
+
+    /// The core writes a line to the editor.
+    pub fn line(&mut self, now: u64, bytes: &[u8], sent: &[Sent], may_be_idle: bool) -> Seen {
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            self.fail("I6", "a line that is not UTF-8");
+            return Seen::Other;
+        };
+        if text.contains(['\n', '\r', '\u{2028}', '\u{2029}']) {
+            self.fail("I6", format!("a line end inside a line: {text}"));
+        }
+        let Ok(line) = serde_json::from_str::<Line<'_>>(text) else {
+            self.fail("I6", format!("no JSON: {text}"));
+            return Seen::Other;
+        };
+        match line.number {
+            Some(number) => self.passed_on(text, &line, number, sent),
+            None => self.ours(now, text, &line, may_be_idle),
+        }
+    }
+
+    /// A line that the remote sent.
+    fn passed_on(&mut self, text: &str, line: &Line<'_>, number: usize, sent: &[Sent]) -> Seen {
+        let Some(message) = sent.get(number) else {
+            self.fail("I5", format!("the remote never sent this: {text}"));
+            return Seen::Other;
+        };
+        self.passed.insert(number);
+        if !self.seen.insert(number) {
+            self.fail("I3", format!("seen twice: {text}"));
+        }
+        if message.sort == (Sort::Replay { own: true }) && !self.stalled.contains(&number) {
+            self.fail("I3", format!("a replay of the core's own load: {text}"));
+        }
+        let id = line.id.map(RawValue::get).unwrap_or_default().to_owned();
+        let (original, seen) = match &message.sort {
+            Sort::Answer(answered) => {
+                let Some(request) = self.open.remove(answered) else {
+                    self.fail("I1", format!("an answer that the editor does not wait for: {text}"));
+                    return Seen::Other;
+                };
+                let result = line.error.is_none().then(|| text.to_owned());
+                // Of two streams only the end of a replay is waited for (R12).
+                let closes = matches!(request.method.as_str(), "session/prompt" | "session/load")
+                    || request.line.contains("replayFrom");
+                if closes {
+                    self.in_order(request.session.clone(), number, true, text);
+                }
+                (text.to_owned(), Seen::Answer { request, result })
+            }
+            Sort::Question { ask, id: theirs } => {
+                self.in_order(message.session.clone(), number, false, text);
+                if id.starts_with("\"acp-tether-own") || self.questions.contains_key(&id) {
+                    self.fail("I9", format!("a question under an id that is not free: {text}"));
+                }
+                self.questions.insert(id.clone(), number);
+                (text.replacen(&id, theirs, 1), Seen::Question { id, ask: *ask })
+            }
+            Sort::Withdraw { ask: withdrawn_ask, id: theirs } => {
+                let named = withdrawn(line);
+                let right = self.questions.get(&named).is_some_and(|asked| {
+                    let asked = *asked;
+                    matches!(&sent[asked].sort, Sort::Question { ask, .. } if ask == withdrawn_ask)
+                });
+                if !right {
+                    self.fail("I8", format!("withdraws a question that is not open: {text}"));
+                }
+                (text.replacen(&named, theirs, 1), Seen::Withdrawn { id: named })
+            }
+            Sort::Update | Sort::Replay { .. } => {
+                self.in_order(message.session.clone(), number, false, text);
+                (text.to_owned(), Seen::Other)
+            }
+        };
+        if original != message.text {
+            self.fail("I5", format!("{text} was {}", message.text));
+        }
+        seen
+    }
+
+    /// Updates come in the order in which they were sent, and before the answers that follow them.
+    fn in_order(&mut self, session: Option<String>, number: usize, is_answer: bool, text: &str) {
+        let Some(session) = session else { return };
+        let (update, answer) = self.newest.entry(session).or_default();
+        if is_answer {
+            *answer = (*answer).max(number);
+        } else if number < *update {
+            let before = *update;
+            self.fail("I4", format!("after message {before}: {text}"));
+        } else if number < *answer && !self.stalled.contains(&number) {
+            let before = *answer;
+            self.fail("I4", format!("after the answer {before}, which was sent later: {text}"));
+        } else {
+            *update = number;
+        }
+    }
+
+    /// A line that the core itself wrote.
+    fn ours(&mut self, now: u64, text: &str, line: &Line<'_>, may_be_idle: bool) -> Seen {
+        match (line.method.as_deref(), line.error) {
+            (Some("$/cancel_request"), _) => {
+                let id = withdrawn(line);
+                // One that the agent withdrew is open until the editor answers it.
+                if !self.questions.contains_key(&id) {
+                    self.fail("I8", format!("withdraws a question that is not open: {text}"));
+                }
+                Seen::Withdrawn { id }
+            }
+            (Some("session/update"), _) => {
+                let session = text.split("\"sessionId\":\"").nth(1);
+                let session = session.and_then(|rest| rest.split('"').next());
+                self.complaints.push((now, session.map(str::to_owned)));
+                if self.is_flawless {
+                    self.fail("I10", format!("a gap was told where there is none: {text}"));
+                }
+                Seen::Other
+            }
+            (None, Some(error)) => self.our_error(now, text, line, error, may_be_idle),
+            _ => {
+                self.fail("I5", format!("a line from nowhere: {text}"));
+                Seen::Other
+            }
+        }
+    }
+
+    fn our_error(
+        &mut self,
+        now: u64,
+        text: &str,
+        line: &Line<'_>,
+        error: &RawValue,
+        may_be_idle: bool,
+    ) -> Seen {
+        let id = line.id.map_or("null", RawValue::get);
+        let Ok(Error { code, data }) = serde_json::from_str(error.get()) else {
+            self.fail("I6", format!("an error that is none: {text}"));
+            return Seen::Other;
+        };
+        if self.refusal.as_ref().is_some_and(|(of, with)| of == id && *with == code) {
+            self.refusal = None;
+            return Seen::Other;
+        }
+        let Some(request) = self.open.remove(id) else {
+            self.fail("I1", format!("an error that the editor does not wait for: {text}"));
+            return Seen::Other;
+        };
+        let Some(Data { kind: Some(kind), delivery }) = data else {
+            // The core refuses what is no use: before `initialize`, a second one, an id of its own.
+            let is_fair = code == -32600
+                && (may_be_idle || request.method == "initialize" || id.contains("acp-tether-own"));
+            if !is_fair {
+                self.fail("I1", format!("an error without a reason: {text}"));
+            }
+            self.untaken.insert(request.number);
+            return Seen::Answer { request, result: None };
+        };
+        self.complaints.push((now, request.session.clone()));
+        self.complaints.push((now, None));
+        let taken = self.taken.get(&request.number).copied().unwrap_or_default();
+        match delivery.as_deref() {
+            Some("unsent" | "refused") => {
+                self.untaken.insert(request.number);
+                if taken > 0 {
+                    self.fail("I2", format!("the remote has it: {text}"));
+                }
+            }
+            Some("accepted") if taken == 0 => {
+                self.fail("I2", format!("the remote never took it: {text}"));
+            }
+            _ => {}
+        }
+        let is_fair = self.has_ended || text.contains("a turn is running");
+        if self.is_flawless && !is_fair {
+            self.fail("I1", format!("an error where nothing went wrong: {text}"));
+        }
+        if let Some(unlucky) = &self.unlucky
+            && !is_fair
+            && (request.session.is_none() || request.session != *unlucky)
+        {
+            self.fail("I13", format!("{kind} for a session that nothing happened to: {text}"));
+        }
+        Seen::Answer { request, result: None }
+    }
+
+    /// The core posts a message.
+    pub fn posts(&mut self, now: u64, session: Option<&str>, body: &[u8]) {
+        let Ok(posted) = serde_json::from_slice::<Posted<'_>>(body) else {
+            return self.fail("I5", "a POST that is no JSON object");
+        };
+        let id = posted.id.map(RawValue::get).unwrap_or_default();
+        if posted.method.is_none() || self.is_of_the_editor(&posted, id) {
+            return;
+        }
+        if self.open.contains_key(id) {
+            self.fail("I9", format!("the core's own request has the id of an open one: {id}"));
+        }
+        if posted.method.as_deref() == Some("session/load")
+            && let Some(session) = session
+        {
+            self.own_loads.insert(session.to_owned(), now);
+        }
+    }
+
+    fn is_of_the_editor(&self, posted: &Posted<'_>, id: &str) -> bool {
+        posted.number.and_then(|number| self.lines.get(&number)).is_some_and(|line| {
+            posted.id.is_none()
+                || line.contains(&format!("\"id\":{id}"))
+                || line.contains(&format!("\"id\": {id}"))
+        })
+    }
+
+    /// The remote takes a message.
+    pub fn taken(&mut self, connection: Option<&str>, session: Option<&str>, body: &[u8]) {
+        let Ok(posted) = serde_json::from_slice::<Posted<'_>>(body) else { return };
+        let id = posted.id.map(RawValue::get).unwrap_or_default();
+        let Some(number) = posted.number else { return };
+        let Some(line) = self.lines.get(&number).cloned() else {
+            return self.fail("I5", "a message that the editor never wrote");
+        };
+        let text = String::from_utf8_lossy(body);
+        match &posted.method {
+            Some(_) if !self.is_of_the_editor(&posted, id) => return,
+            Some(_) if line != text => {
+                return self.fail("I5", format!("{text} was {line}"));
+            }
+            None => {
+                let start = line.find("\"id\":").map_or(0, |at| at + 5);
+                let end = line[start..].find(',').map_or(line.len(), |at| start + at);
+                let expected = format!("{}{id}{}", &line[..start], &line[end..]);
+                if expected != text {
+                    return self.fail("I5", format!("{text} was {line}"));
+                }
+                if session.is_none() {
+                    self.fail("C4", format!("an answer without its session: {text}"));
+                }
+            }
+            Some(_) => {}
+        }
+        let times = self.taken.entry(number).or_default();
+        *times += 1;
+        if *times > 1 && posted.method.as_deref() != Some("initialize") {
+            self.fail("I2", format!("taken twice: {text}"));
+        }
+        if self.untaken.contains(&number) {
+            self.fail("I2", format!("taken, and the editor was told that it was not: {text}"));
+        }
+        let (Some(connection), Some(method)) = (connection, posted.method.as_deref()) else {
+            return;
+        };
+        if method == "$/cancel_request" {
+            return;
+        }
+        let scope = (connection.to_owned(), session.map(str::to_owned));
+        let before = self.order.insert(scope, number).unwrap_or_default();
+        if before > number {
+            self.fail("I4", format!("taken after message {before}: {text}"));
+        }
+        if let Some(session) = session {
+            let scope = (connection.to_owned(), session.to_owned());
+            match method {
+                "session/prompt" => {
+                    self.prompts.insert(scope, number);
+                }
+                "session/cancel" if self.prompts.get(&scope).is_some_and(|it| *it > number) => {
+                    self.fail("V10", format!("a cancel reached a later turn: {text}"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A message of the remote stands still on its way.
+    pub fn stalls(&mut self, number: usize) {
+        self.stalled.insert(number);
+    }
+
+    /// The network lost a message of the remote for good.
+    pub fn lost(&mut self, now: u64, number: usize, sent: &[Sent]) {
+        self.losses.push((now, sent[number].session.clone(), number));
+    }
+
+    /// At the end: what was lost was told (I10).
+    pub fn told_of_losses(&mut self, sent: &[Sent]) {
+        let silent = self.losses.iter().find(|(at, session, number)| {
+            !self.seen.contains(number)
+                && !self
+                    .complaints
+                    .iter()
+                    .any(|(when, of)| *when + 120_000 >= *at && (of.is_none() || of == session))
+        });
+        if let Some((at, _, number)) = silent.cloned() {
+            self.fail("I10", format!("lost at {at} and never told: {}", sent[number].text));
+        }
+    }
+}
+
+fn withdrawn(line: &Line<'_>) -> String {
+    let params = line.params.map(RawValue::get).unwrap_or_default();
+    let read = serde_json::from_str::<Withdrawal<'_>>(params);
+    let id = read.ok().and_then(|params| params.request_id).map(RawValue::get);
+    id.unwrap_or_default().to_owned()
+}

@@ -1,0 +1,863 @@
+//! The remote agent: its connections, sessions, streams and turns, as one of several kinds of server.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use acp_tether::core::{Millis, Response};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::chance::Chance;
+
+/// What a server does where servers differ.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// The protocol version.
+    pub version: u8,
+    /// Events carry ids, and those after `Last-Event-ID` are sent again.
+    pub numbered: bool,
+    /// Answers carry ids too.
+    pub numbers_answers: bool,
+    /// The response names the numbering, and a cursor of another one is no error.
+    pub names_epoch: bool,
+    /// A second GET ends the first; else it is refused with 409.
+    pub takes_over: bool,
+    /// The answer to a GET for a session that the connection does not have.
+    pub unknown_get: u16,
+    /// Load, resume and close are answered on the session's stream.
+    pub answers_on_session: bool,
+    /// It offers `session/load`.
+    pub loads: bool,
+    /// It offers `session/resume`.
+    pub resumes: bool,
+    /// The ids of its questions are strings that never come again; else numbers from 0 on each
+    /// connection.
+    pub unique_questions: bool,
+    /// Milliseconds between two comments on a stream.
+    pub heartbeat: Option<u64>,
+    /// It asks for this delay before a reconnect.
+    pub retry: Option<u64>,
+    /// Its sessions outlive it.
+    pub stores: bool,
+    /// A connection must sign in before it restores.
+    pub wants_sign_in: bool,
+    /// What a prompt in a running turn is.
+    pub second_prompt: SecondPrompt,
+    /// An answer may come before the 202.
+    pub answers_first: bool,
+    /// Quick requests are answered in the body of their POST.
+    pub answers_in_body: bool,
+    /// After a restore it asks again what was open.
+    pub asks_again: bool,
+}
+
+/// What a server makes of a prompt in a running turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecondPrompt {
+    /// 409.
+    Conflict,
+    /// An error answer.
+    Error,
+    /// It cancels the running turn.
+    Cancels,
+}
+
+impl Kind {
+    /// One of the known servers, or one with any mixture of habits.
+    pub fn draw(chance: &mut Chance) -> Self {
+        let known = Self {
+            version: 1,
+            numbered: false,
+            numbers_answers: false,
+            names_epoch: false,
+            takes_over: false,
+            unknown_get: 200,
+            answers_on_session: false,
+            loads: true,
+            resumes: !chance.one_in(3),
+            unique_questions: false,
+            heartbeat: Some(15_000),
+            retry: None,
+            stores: !chance.one_in(3),
+            wants_sign_in: false,
+            second_prompt: SecondPrompt::Error,
+            answers_first: chance.one_in(2),
+            answers_in_body: false,
+            asks_again: chance.one_in(2),
+        };
+        match chance.below(6) {
+            // The official Rust server.
+            0 => {
+                Self { unknown_get: 404, answers_on_session: true, unique_questions: true, ..known }
+            }
+            // The official TypeScript server.
+            1 => known,
+            // qwen serve.
+            2 => Self {
+                numbered: true,
+                names_epoch: true,
+                takes_over: true,
+                unknown_get: 403,
+                unique_questions: true,
+                retry: Some(3_000),
+                second_prompt: SecondPrompt::Cancels,
+                ..known
+            },
+            _ => {
+                let version = if chance.one_in(4) { 2 } else { 1 };
+                let numbered = chance.one_in(2);
+                Self {
+                    version,
+                    numbered,
+                    numbers_answers: numbered && !chance.one_in(3),
+                    names_epoch: numbered && chance.one_in(2),
+                    takes_over: chance.one_in(2),
+                    unknown_get: chance.pick(&[200, 403, 404]),
+                    answers_on_session: chance.one_in(2),
+                    loads: version == 1 && !chance.one_in(4),
+                    resumes: version == 2 || !chance.one_in(3),
+                    unique_questions: chance.one_in(2),
+                    heartbeat: chance.pick(&[None, Some(2_000), Some(15_000)]),
+                    retry: chance.pick(&[None, None, Some(500), Some(60_000)]),
+                    wants_sign_in: chance.one_in(4),
+                    second_prompt: chance.pick(&[
+                        SecondPrompt::Conflict,
+                        SecondPrompt::Error,
+                        SecondPrompt::Cancels,
+                    ]),
+                    answers_in_body: chance.one_in(4),
+                    ..known
+                }
+            }
+        }
+    }
+}
+
+/// A message that the agent sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Its bytes.
+    pub text: String,
+    /// The session on whose stream it was sent.
+    pub session: Option<String>,
+    /// What it is.
+    pub sort: Sort,
+}
+
+/// What a message of the agent is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// A `session/update`.
+    Update,
+    /// One that repeats history, for the request of the editor or (`own`) of the core.
+    Replay {
+        /// The load was the core's.
+        own: bool,
+    },
+    /// An answer to the request with this raw id.
+    Answer(String),
+    /// A question.
+    Question {
+        /// What is asked: the same number, the same question.
+        ask: u64,
+        /// Its raw id.
+        id: String,
+    },
+    /// It withdraws a question.
+    Withdraw {
+        /// What was asked.
+        ask: u64,
+        /// Its raw id.
+        id: String,
+    },
+}
+
+/// An event of a stream, on its way.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The event id.
+    pub id: Option<String>,
+    /// The data.
+    pub data: String,
+}
+
+/// What the remote does to the world.
+#[derive(Debug)]
+pub enum Out {
+    /// It writes an event to a reader.
+    Write(u64, Frame),
+    /// It ends a reader's stream as HTTP has it.
+    End(u64),
+    /// It goes on with something in so many milliseconds.
+    Later(u64, Job),
+}
+
+/// What the agent does later.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// It deals with a message that it has accepted.
+    Handle {
+        /// The connection that it came on.
+        connection: String,
+        /// The message.
+        body: Bytes,
+    },
+    /// A turn goes on.
+    Turn {
+        /// Of this session.
+        session: String,
+        /// The turn.
+        number: u64,
+    },
+}
+
+/// What became of a POST at the remote.
+#[derive(Debug)]
+pub struct Taken {
+    /// The answer.
+    pub response: Response,
+    /// The agent has the message.
+    pub accepted: bool,
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct Remote {
+    kind: Kind,
+    chance: Chance,
+    connections: BTreeMap<String, Connection>,
+    sessions: BTreeMap<String, Session>,
+    connections_made: u64,
+    sessions_made: u64,
+    turns: u64,
+    asks: u64,
+    /// The numbering of events: another one after each restart.
+    numbering: u64,
+    /// Every message ever sent, by its number `_n`.
+    pub sent: Vec<Sent>,
+    /// What follows from the last call.
+    pub out: Vec<Out>,
+    /// The answer that goes in the body of the POST that is being dealt with.
+    in_body: Option<Option<String>>,
+    /// The answer to one question that came to another (I8).
+    pub wrong: Option<String>,
+    /// The agent waits for no person any more: faults have stopped.
+    pub is_brisk: bool,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    channels: BTreeMap<Option<String>, Channel>,
+    owned: BTreeSet<String>,
+    signed_in: bool,
+    questions: BTreeMap<String, Asked>,
+    asked: u64,
+}
+
+/// A question without an answer.
+#[derive(Clone, Debug)]
+struct Asked {
+    ask: u64,
+    session: String,
+}
+
+/// One stream, whether somebody reads it or not.
+#[derive(Debug, Default)]
+struct Channel {
+    reader: Option<u64>,
+    /// What was written to no reader.
+    buffer: VecDeque<Frame>,
+    /// The events with ids, the newest last.
+    ring: VecDeque<(u64, Frame)>,
+    last_id: u64,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    history: Vec<String>,
+    turn: Option<Turn>,
+    /// A question that was open when its connection was lost.
+    unanswered: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    connection: String,
+    number: u64,
+    /// The raw id of the prompt, while it has no answer.
+    prompt: Option<String>,
+    steps: u64,
+    question: Option<String>,
+    is_cancelled: bool,
+}
+
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<String>,
+    params: Option<Value>,
+    result: Option<Value>,
+}
+
+/// Events that are kept for a replay.
+const RING: usize = 48;
+
+impl Remote {
+    /// An agent that has seen nothing yet.
+    pub fn new(kind: Kind, seed: u64) -> Self {
+        Self {
+            kind,
+            chance: Chance::new(seed, 3),
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            connections_made: 0,
+            sessions_made: 0,
+            turns: 0,
+            asks: 0,
+            numbering: 1,
+            sent: Vec::new(),
+            out: Vec::new(),
+            in_body: None,
+            wrong: None,
+            is_brisk: false,
+        }
+    }
+
+    /// A POST arrives.
+    pub fn post(&mut self, connection: Option<&str>, session: Option<&str>, body: &Bytes) -> Taken {
+        let read: Body<'_> = serde_json::from_slice(body).expect("the core posts JSON objects");
+        let Some(connection) = connection else {
+            return self.initialize(read.id.expect("initialize has an id").get());
+        };
+        if !self.connections.contains_key(connection) {
+            return refused(404, "no such connection");
+        }
+        if read.method.as_deref() == Some("session/prompt")
+            && self.kind.second_prompt == SecondPrompt::Conflict
+            && session.and_then(|id| self.sessions.get(id)).is_some_and(|it| it.turn.is_some())
+        {
+            return refused(409, "a turn is running");
+        }
+        let is_quick = matches!(
+            read.method.as_deref(),
+            Some("session/list" | "session/set_mode" | "authenticate" | "_x/other")
+        );
+        if self.kind.answers_in_body && is_quick {
+            self.in_body = Some(None);
+            self.handle(connection, body);
+            let answer = self.in_body.take().flatten();
+            let mut response = Response { status: 202, ..Response::default() };
+            if let Some(answer) = answer {
+                response.status = 200;
+                response.content_type = "application/json".into();
+                response.body = Bytes::from(answer);
+            }
+            return Taken { response, accepted: true };
+        }
+        let delay = if self.kind.answers_first { 0 } else { self.chance.below(30) };
+        if delay == 0 {
+            self.handle(connection, body);
+        } else {
+            let (connection, body) = (connection.to_owned(), body.clone());
+            self.out.push(Out::Later(delay, Job::Handle { connection, body }));
+        }
+        Taken { response: Response { status: 202, ..Response::default() }, accepted: true }
+    }
+
+    fn initialize(&mut self, id: &str) -> Taken {
+        self.connections_made += 1;
+        let connection = format!("c{}", self.connections_made);
+        self.connections.insert(connection.clone(), Connection::default());
+        let Kind { version, loads, resumes, .. } = self.kind;
+        let resume = if resumes { r#","sessionCapabilities":{"resume":{}}"# } else { "" };
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":{version},"agentCapabilities":{{"loadSession":{loads}{resume}}}}},"_n":{}}}"#,
+            self.sent.len()
+        );
+        let sort = Sort::Answer(id.to_owned());
+        self.sent.push(Sent { text: text.clone(), session: None, sort });
+        let response = Response {
+            status: 200,
+            content_type: "application/json".into(),
+            connection_id: Some(Bytes::from(connection)),
+            body: Bytes::from(text),
+            ..Response::default()
+        };
+        Taken { response, accepted: true }
+    }
+
+    /// A GET arrives; `reader` names it. The numbering, if it is a stream now.
+    pub fn get(
+        &mut self,
+        connection: &str,
+        session: Option<&str>,
+        cursor: Option<&str>,
+        reader: u64,
+    ) -> Result<Option<Bytes>, Response> {
+        let kind = &self.kind;
+        let Some(found) = self.connections.get_mut(connection) else {
+            return Err(refused(404, "no such connection").response);
+        };
+        if let Some(session) = session
+            && !found.owned.contains(session)
+            && kind.unknown_get != 200
+        {
+            return Err(refused(kind.unknown_get, "not a session of this connection").response);
+        }
+        let channel = found.channels.entry(session.map(str::to_owned)).or_default();
+        if let Some(before) = channel.reader {
+            if !kind.takes_over {
+                return Err(refused(409, "this stream is open already").response);
+            }
+            self.out.push(Out::End(before));
+            channel.reader = None;
+        }
+        let numbering = self.numbering;
+        let (of, cursor) = match cursor.and_then(|cursor| cursor.split_once('.')) {
+            Some((of, number)) => (of.parse().ok(), number.parse::<u64>().ok()),
+            None => (None, cursor.and_then(|cursor| cursor.parse().ok())),
+        };
+        let is_foreign = of.is_some_and(|of: u64| of != numbering);
+        if let Some(cursor) = cursor.filter(|_| kind.numbered) {
+            let first = channel.ring.front().map_or(channel.last_id + 1, |(id, _)| *id);
+            if !kind.names_epoch && (is_foreign || cursor > channel.last_id || cursor + 1 < first) {
+                return Err(refused(410, "what follows this event is not kept").response);
+            }
+            if kind.names_epoch && (cursor + 1 < first) && cursor <= channel.last_id {
+                return Err(refused(410, "what follows this event is not kept").response);
+            }
+            channel.buffer.retain(|frame| frame.id.is_none());
+            for (id, frame) in &channel.ring {
+                if *id > cursor {
+                    self.out.push(Out::Write(reader, frame.clone()));
+                }
+            }
+        }
+        for frame in channel.buffer.drain(..) {
+            self.out.push(Out::Write(reader, frame));
+        }
+        channel.reader = Some(reader);
+        Ok(kind.names_epoch.then(|| Bytes::from(format!("e{numbering}"))))
+    }
+
+    /// The server notices that a reader is gone.
+    pub fn reader_gone(&mut self, reader: u64) {
+        for channel in self.connections.values_mut().flat_map(|it| it.channels.values_mut()) {
+            if channel.reader == Some(reader) {
+                channel.reader = None;
+            }
+        }
+    }
+
+    /// A DELETE arrives.
+    pub fn delete(&mut self, connection: &str) -> u16 {
+        if !self.connections.contains_key(connection) {
+            return 404;
+        }
+        self.forget(connection);
+        202
+    }
+
+    /// The agent starts anew.
+    pub fn restart(&mut self) {
+        self.forget_all();
+        if !self.kind.stores {
+            self.sessions.clear();
+            self.sessions_made = 0;
+        }
+        self.connections_made = 0;
+        self.numbering += 1;
+    }
+
+    /// Every connection is forgotten.
+    pub fn forget_all(&mut self) {
+        for connection in self.connections.keys().cloned().collect::<Vec<_>>() {
+            self.forget(&connection);
+        }
+    }
+
+    fn forget(&mut self, connection: &str) {
+        let Some(gone) = self.connections.remove(connection) else { return };
+        for reader in gone.channels.values().filter_map(|channel| channel.reader) {
+            self.out.push(Out::End(reader));
+        }
+        for question in gone.questions.values() {
+            if let Some(session) = self.sessions.get_mut(&question.session) {
+                session.unanswered = Some(question.ask);
+            }
+        }
+        for session in self.sessions.values_mut() {
+            if session.turn.as_ref().is_some_and(|turn| turn.connection == connection) {
+                session.turn = None;
+            }
+        }
+    }
+
+    /// A session belongs to no connection any more.
+    pub fn forget_session(&mut self, session: &str) {
+        let turn = self.sessions.get_mut(session).and_then(|known| known.turn.take());
+        if let Some(turn) = turn
+            && let Some(prompt) = turn.prompt
+            && self.kind.unknown_get == 200
+        {
+            // No refusal of a stream would show that nobody works on it any more.
+            self.reply_error(&turn.connection, Some(session), &prompt, -32603, "forgotten");
+        }
+        for connection in self.connections.values_mut() {
+            connection.owned.remove(session);
+            if let Some(channel) = connection.channels.remove(&Some(session.to_owned()))
+                && let Some(reader) = channel.reader
+            {
+                self.out.push(Out::End(reader));
+            }
+            connection.questions.retain(|_, question| question.session != session);
+        }
+    }
+
+    /// Events are numbered from 1 again, and what was kept is gone.
+    pub fn renumber(&mut self) {
+        self.numbering += 1;
+        for channel in self.connections.values_mut().flat_map(|it| it.channels.values_mut()) {
+            channel.ring.clear();
+            channel.buffer.retain(|frame| frame.id.is_none());
+            channel.last_id = 0;
+        }
+    }
+
+    /// Whether the agent could restore this session.
+    pub fn knows(&self, session: &str) -> bool {
+        self.sessions.contains_key(session) && (self.kind.loads || self.kind.resumes)
+    }
+
+    /// Every turn ends: the agent waits for no answer any longer.
+    pub fn finish_turns(&mut self) {
+        for session in self.sessions.keys().cloned().collect::<Vec<_>>() {
+            self.turn_ends(&session);
+        }
+    }
+
+    /// The agent goes on with something.
+    pub fn go_on(&mut self, job: Job) {
+        match job {
+            Job::Handle { connection, body } => self.handle(&connection, &body),
+            Job::Turn { session, number } => self.turn(&session, number),
+        }
+    }
+
+    fn handle(&mut self, connection: &str, body: &Bytes) {
+        if !self.connections.contains_key(connection) {
+            return;
+        }
+        // What the editor wrote has a number; the core may use its id under its own requests.
+        let own = !String::from_utf8_lossy(body).contains("\"_k\"");
+        let body: Body<'_> = serde_json::from_slice(body).expect("the core posts JSON objects");
+        let params = body.params.unwrap_or_default();
+        let session = params["sessionId"].as_str().map(str::to_owned);
+        let id = body.id.map(|id| id.get().to_owned());
+        match (body.method.as_deref(), id) {
+            (None, Some(id)) => self.answered(connection, &id, body.result.as_ref()),
+            (Some("session/cancel"), None) => self.cancel(&session.unwrap_or_default()),
+            (Some(method), Some(id)) => {
+                self.request(connection, method, (&id, own), session, &params);
+            }
+            _ => {}
+        }
+    }
+
+    fn request(
+        &mut self,
+        connection: &str,
+        method: &str,
+        (id, own): (&str, bool),
+        session: Option<String>,
+        params: &Value,
+    ) {
+        let is_restore = matches!(method, "session/load" | "session/resume");
+        let on_stream = session.clone().filter(|_| self.kind.answers_on_session);
+        let Some(known) = self.connections.get_mut(connection) else { return };
+        match (method, session) {
+            ("session/new", _) => {
+                self.sessions_made += 1;
+                let session = format!("s{}", self.sessions_made);
+                known.owned.insert(session.clone());
+                self.sessions.insert(session.clone(), Session::default());
+                self.reply(connection, None, id, &format!(r#"{{"sessionId":"{session}"}}"#));
+            }
+            ("authenticate" | "auth/login", _) => {
+                known.signed_in = true;
+                self.reply(connection, None, id, "{}");
+            }
+            (_, Some(_)) if is_restore && self.kind.wants_sign_in && !known.signed_in => {
+                self.reply_error(connection, None, id, -32000, "sign in first");
+            }
+            (_, Some(session)) if is_restore => {
+                if !self.sessions.contains_key(&session) {
+                    return self.reply_error(connection, None, id, -32002, "no such session");
+                }
+                let may =
+                    if method == "session/load" { self.kind.loads } else { self.kind.resumes };
+                if !may {
+                    return self.reply_error(connection, None, id, -32601, "not offered");
+                }
+                known.owned.insert(session.clone());
+                if method == "session/load" || params.get("replayFrom").is_some() {
+                    let history = self.sessions[&session].history.clone();
+                    for text in history {
+                        self.send(connection, Some(&session), Sort::Replay { own }, &text);
+                    }
+                }
+                let result = if method == "session/load" { "null" } else { "{}" };
+                self.reply(connection, on_stream.as_deref(), id, result);
+                self.ask_again(connection, &session);
+            }
+            (_, Some(session)) if !known.owned.contains(&session) => {
+                self.reply_error(connection, None, id, -32002, "no such session here");
+            }
+            ("session/prompt", Some(session)) => self.prompt(connection, &session, id),
+            ("session/close", Some(session)) => {
+                if let Some(channel) = known.channels.get_mut(&Some(session.clone())) {
+                    channel.ring.clear();
+                    channel.buffer.clear();
+                }
+                self.reply(connection, on_stream.as_deref(), id, "{}");
+                if let Some(known) = self.connections.get_mut(connection) {
+                    known.owned.remove(&session);
+                    known.questions.retain(|_, question| question.session != session);
+                }
+                if let Some(closed) = self.sessions.get_mut(&session) {
+                    closed.turn = None;
+                    closed.unanswered = None;
+                }
+            }
+            (_, session) => self.reply(connection, session.as_deref(), id, "{}"),
+        }
+    }
+
+    fn prompt(&mut self, connection: &str, session: &str, id: &str) {
+        self.turns += 1;
+        let number = self.turns;
+        let is_version_2 = self.kind.version == 2;
+        let Some(known) = self.sessions.get_mut(session) else { return };
+        if known.turn.is_some() {
+            match self.kind.second_prompt {
+                SecondPrompt::Cancels => {
+                    self.cancel(session);
+                    self.turn_ends(session);
+                }
+                _ => return self.reply_error(connection, Some(session), id, -32600, "a turn runs"),
+            }
+        }
+        let steps = self.chance.pick(&[0, 1, 3, 10, 40]);
+        let turn = Turn {
+            connection: connection.to_owned(),
+            number,
+            prompt: (!is_version_2).then(|| id.to_owned()),
+            steps,
+            question: None,
+            is_cancelled: false,
+        };
+        if let Some(known) = self.sessions.get_mut(session) {
+            known.turn = Some(turn);
+        }
+        if is_version_2 {
+            self.reply(connection, Some(session), id, "{}");
+            self.update(
+                connection,
+                session,
+                r#"{"sessionUpdate":"state_update","state":"running"}"#,
+            );
+        }
+        self.next_step(session, number);
+    }
+
+    fn next_step(&mut self, session: &str, number: u64) {
+        let delay = self.chance.pick(&[1, 1, 5, 20, 100, 700, 5_000]);
+        let delay = if self.is_brisk { 1 } else { delay };
+        self.out.push(Out::Later(delay, Job::Turn { session: session.to_owned(), number }));
+    }
+
+    fn turn(&mut self, session: &str, number: u64) {
+        let Some(known) = self.sessions.get_mut(session) else { return };
+        let Some(turn) = known.turn.as_mut().filter(|turn| turn.number == number) else { return };
+        if turn.question.is_some() && !turn.is_cancelled {
+            return;
+        }
+        if turn.steps == 0 || turn.is_cancelled {
+            return self.turn_ends(session);
+        }
+        turn.steps -= 1;
+        let connection = turn.connection.clone();
+        if self.chance.one_in(24) {
+            self.asks += 1;
+            let id = self.ask(&connection, session, self.asks);
+            if let Some(turn) = self.sessions.get_mut(session).and_then(|it| it.turn.as_mut()) {
+                turn.question = id;
+            }
+            return;
+        }
+        let text =
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"…"}}"#;
+        self.update(&connection, session, text);
+        self.next_step(session, number);
+    }
+
+    fn turn_ends(&mut self, session: &str) {
+        let Some(turn) = self.sessions.get_mut(session).and_then(|it| it.turn.take()) else {
+            return;
+        };
+        if let Some(question) = &turn.question
+            && let Some(known) = self.connections.get_mut(&turn.connection)
+            && let Some(Asked { ask, .. }) = known.questions.remove(question)
+        {
+            let params =
+                format!(r#""method":"$/cancel_request","params":{{"requestId":{question}}}"#);
+            let sort = Sort::Withdraw { ask, id: question.clone() };
+            self.send(&turn.connection, Some(session), sort, &params);
+        }
+        match turn.prompt {
+            Some(prompt) => {
+                let reason = if turn.is_cancelled { "cancelled" } else { "end_turn" };
+                let result = format!(r#"{{"stopReason":"{reason}"}}"#);
+                self.reply(&turn.connection, Some(session), &prompt, &result);
+            }
+            None => {
+                let idle = r#"{"sessionUpdate":"state_update","state":"idle"}"#;
+                self.update(&turn.connection, session, idle);
+            }
+        }
+    }
+
+    fn cancel(&mut self, session: &str) {
+        if let Some(turn) = self.sessions.get_mut(session).and_then(|it| it.turn.as_mut()) {
+            turn.is_cancelled = true;
+            let number = turn.number;
+            self.next_step(session, number);
+        }
+    }
+
+    /// Asks under a new id; `None` where the connection is gone.
+    fn ask(&mut self, connection: &str, session: &str, ask: u64) -> Option<String> {
+        let number = self.sent.len();
+        let known = self.connections.get_mut(connection)?;
+        let id = if self.kind.unique_questions {
+            format!("\"q-{number}\"")
+        } else {
+            (known.asked).to_string()
+        };
+        known.asked += 1;
+        known.questions.insert(id.clone(), Asked { ask, session: session.to_owned() });
+        let text = format!(
+            r#""id":{id},"method":"session/request_permission","params":{{"sessionId":"{session}","ask":{ask}}}"#
+        );
+        let sort = Sort::Question { ask, id: id.clone() };
+        self.send(connection, Some(session), sort, &text);
+        Some(id)
+    }
+
+    fn ask_again(&mut self, connection: &str, session: &str) {
+        let asked = self.sessions.get_mut(session).and_then(|known| known.unanswered.take());
+        if let Some(ask) = asked.filter(|_| self.kind.asks_again) {
+            // Nothing waits for it: it belongs to no turn any more.
+            self.ask(connection, session, ask);
+        }
+    }
+
+    /// The answer to a question of the agent came.
+    fn answered(&mut self, connection: &str, id: &str, result: Option<&Value>) {
+        let Some(known) = self.connections.get_mut(connection) else { return };
+        let Some(asked) = known.questions.remove(id) else { return };
+        let answers = result.and_then(|result| result["ask"].as_u64());
+        if answers != Some(asked.ask) {
+            self.wrong = Some(format!("question {} got the answer to {answers:?}", asked.ask));
+        }
+        let Some(known) = self.sessions.get_mut(&asked.session) else { return };
+        if let Some(turn) = &mut known.turn
+            && turn.question.as_deref() == Some(id)
+            && turn.connection == connection
+        {
+            turn.question = None;
+            let number = turn.number;
+            self.next_step(&asked.session, number);
+        }
+    }
+
+    fn update(&mut self, connection: &str, session: &str, update: &str) {
+        let text = format!(
+            r#""method":"session/update","params":{{"sessionId":"{session}","update":{update}}}"#
+        );
+        self.send(connection, Some(session), Sort::Update, &text);
+        if let Some(known) = self.sessions.get_mut(session)
+            && known.history.len() < 12
+        {
+            known.history.push(text);
+        }
+    }
+
+    fn reply(&mut self, connection: &str, session: Option<&str>, id: &str, result: &str) {
+        let text = format!(r#""id":{id},"result":{result}"#);
+        self.send(connection, session, Sort::Answer(id.to_owned()), &text);
+    }
+
+    fn reply_error(
+        &mut self,
+        connection: &str,
+        session: Option<&str>,
+        id: &str,
+        code: i32,
+        message: &str,
+    ) {
+        let error = format!(r#"{{"code":{code},"message":"{message}"}}"#);
+        let text = format!(r#""id":{id},"error":{error}"#);
+        self.send(connection, session, Sort::Answer(id.to_owned()), &text);
+    }
+
+    fn send(&mut self, connection: &str, session: Option<&str>, sort: Sort, text: &str) {
+        let is_answer = matches!(sort, Sort::Answer(_));
+        let number = self.sent.len();
+        // Two spellings, because bytes that are passed on are not printed anew (I5).
+        let text = if number.is_multiple_of(3) {
+            format!("{{ \"_n\":{number},\"jsonrpc\": \"2.0\",{text}, \"big\":1.0e400}}")
+        } else {
+            format!("{{\"jsonrpc\":\"2.0\",{text},\"_n\":{number}}}")
+        };
+        let session = session.map(str::to_owned);
+        self.sent.push(Sent { text: text.clone(), session: session.clone(), sort });
+        if is_answer && let Some(in_body @ None) = &mut self.in_body {
+            *in_body = Some(text);
+            return;
+        }
+        let Some(known) = self.connections.get_mut(connection) else { return };
+        let channel = known.channels.entry(session).or_default();
+        let mut frame = Frame { id: None, data: text };
+        if self.kind.numbered && (!is_answer || self.kind.numbers_answers) {
+            channel.last_id += 1;
+            // With a named numbering ids are bare numbers, and come again.
+            frame.id = Some(match self.kind.names_epoch {
+                true => channel.last_id.to_string(),
+                false => format!("{}.{}", self.numbering, channel.last_id),
+            });
+            channel.ring.push_back((channel.last_id, frame.clone()));
+            if channel.ring.len() > RING {
+                channel.ring.pop_front();
+            }
+        }
+        match channel.reader {
+            Some(reader) => self.out.push(Out::Write(reader, frame)),
+            None => channel.buffer.push_back(frame),
+        }
+    }
+}
+
+/// A refusal with a JSON body.
+pub fn refused(status: u16, reason: &str) -> Taken {
+    let response = Response {
+        status,
+        content_type: "application/json".into(),
+        body: Bytes::from(format!(r#"{{"error":"{reason}"}}"#)),
+        retry_after: None::<Millis>,
+        ..Response::default()
+    };
+    Taken { response, accepted: false }
+}

@@ -1,0 +1,1071 @@
+//! Editor, core, remote agent and the network between them, in virtual milliseconds.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use acp_tether::core::{
+    Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
+};
+use bytes::Bytes;
+
+use super::chance::Chance;
+use super::checks::{Broken, Checks, Seen};
+use super::editor::{Editor, Later, Written};
+use super::faults::{Deed, Fault, Plan, Refusal, Target, What};
+use super::remote::{Frame, Job, Out, Remote, Sort};
+
+/// What a run saw.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Events that the core took.
+    pub events: u64,
+    /// Faults that really happened.
+    pub faults: BTreeMap<Fault, u64>,
+}
+
+/// See the module's page.
+pub struct World {
+    now: u64,
+    core: Core,
+    editor: Editor,
+    remote: Remote,
+    checks: Checks,
+    plan: Plan,
+    chance: Chance,
+    queue: BTreeMap<(u64, u64), Due>,
+    queued: u64,
+    /// What waits for the next POST or GET that it fits.
+    armed: Vec<(Fault, Target)>,
+    posts: BTreeMap<PostId, Flight>,
+    streams: BTreeMap<u64, Stream>,
+    /// Until then nothing of a stream reaches the core: the editor does not read.
+    editor_reads_at: u64,
+    /// Until then nobody is there.
+    network_back_at: u64,
+    /// How much later than planned everything is, for the machine slept.
+    slept: u64,
+    phase: Phase,
+    /// When the editor ended.
+    ended_at: Option<u64>,
+    deleted: bool,
+    is_over: bool,
+    link_epochs: u64,
+    /// Openings of a stream in a row with nothing delivered: when the last were.
+    openings: BTreeMap<Option<String>, VecDeque<u64>>,
+    tally: Tally,
+}
+
+/// What is due at a time.
+#[derive(Debug)]
+enum Due {
+    Act(What),
+    Later(Later),
+    Arrives(Box<Post>, Way),
+    Posted(PostId, Outcome),
+    Get(Box<Open>),
+    Stream(u64, StreamEvent, Option<usize>),
+    Broken(u64, String),
+    Unheld(u64),
+    Noticed(u64),
+    Beat(u64),
+    Agent(Job),
+    Delete(String),
+    Deleted(Outcome),
+    Calm,
+    FinishTurns,
+    Probe(u8),
+}
+
+/// What becomes of a POST on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It arrives, and so does its answer.
+    Whole,
+    /// It arrives, and the answer is lost.
+    Unacknowledged,
+    /// It arrives and the answer never comes.
+    Silent,
+}
+
+/// A POST that the core waits for.
+#[derive(Debug)]
+struct Flight {
+    hangs: bool,
+}
+
+/// A GET, from its opening on.
+#[derive(Debug)]
+struct Stream {
+    id: StreamId,
+    /// The last delivery: what follows does not come before.
+    last: u64,
+    /// The core has the answer to the GET.
+    is_open: bool,
+    /// The core dropped it.
+    is_closed: bool,
+    /// Nothing more arrives.
+    is_dead: bool,
+    /// It hangs before the answer.
+    hangs: bool,
+    /// It has stalled: what is held.
+    held: Option<Vec<Frame>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Faults,
+    Calm,
+}
+
+/// The backoff's cap and the longest timeout of ours, and a little (I19).
+const SETTLED: u64 = 15_000 + 60_000 + 10_000;
+/// What a request of a probe may wait: `--hold`, and a little.
+const PROBED: u64 = 35_000;
+const NIGHT: u64 = 8 * 3_600_000;
+
+impl World {
+    /// A world in which the plan has not begun.
+    pub fn new(plan: Plan) -> Self {
+        let (seed, kind) = (plan.seed, plan.kind.clone());
+        let mut world = Self {
+            now: 0,
+            core: Core::new(plan.settings.clone()),
+            editor: Editor::new(seed, kind.version),
+            remote: Remote::new(kind, seed),
+            checks: Checks::default(),
+            chance: Chance::new(seed, 2),
+            queue: BTreeMap::new(),
+            queued: 0,
+            armed: Vec::new(),
+            posts: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            editor_reads_at: 0,
+            network_back_at: 0,
+            slept: 0,
+            phase: Phase::Faults,
+            ended_at: None,
+            deleted: false,
+            is_over: false,
+            link_epochs: 0,
+            openings: BTreeMap::new(),
+            tally: Tally::default(),
+            plan,
+        };
+        world.checks.is_flawless = world.plan.has_no_faults();
+        world.checks.unlucky = world.plan.is_isolated.then_some(None);
+        for action in world.plan.actions.clone() {
+            world.at(action.at, Due::Act(action.what));
+        }
+        world.at(world.plan.calm_at, Due::Calm);
+        world
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Result<Tally, (Broken, u64, Tally)> {
+        while !self.is_over && self.checks.broken.is_none() {
+            let due = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let timer = self.core.deadline().map(|Millis(at)| at);
+            match (due, timer) {
+                (None, None) => {
+                    self.checks.fail("I16", "nothing is due, and the end has not come");
+                }
+                (due, Some(timer)) if due.is_none_or(|due| timer <= due.max(self.now)) => {
+                    self.now = self.now.max(timer);
+                    self.step(Event::Timer);
+                    let next = self.core.deadline();
+                    if !self.is_over && next.is_some_and(|Millis(next)| next <= self.now) {
+                        self.checks.fail("I18", "a deadline that stays due: the shell spins");
+                    }
+                }
+                _ => {
+                    let Some(((at, _), due)) = self.queue.pop_first() else { break };
+                    self.now = self.now.max(at);
+                    self.happen(due);
+                }
+            }
+            if let Some(wrong) = self.remote.wrong.take() {
+                self.checks.fail("I8", wrong);
+            }
+            if let Some(ended_at) = self.ended_at
+                && !self.is_over
+                && self.now > ended_at + 2_000
+            {
+                self.checks.fail("I16", "two seconds after the end of input it is still there");
+            }
+            if self.tally.events > 200_000 {
+                self.checks.fail("I18", "no end");
+            }
+        }
+        if self.checks.broken.is_none() {
+            self.checks.told_of_losses(&self.remote.sent);
+        }
+        match self.checks.broken.take() {
+            None => Ok(self.tally),
+            Some(broken) => Err((broken, self.now, self.tally)),
+        }
+    }
+
+    fn at(&mut self, at: u64, due: Due) {
+        self.queued += 1;
+        self.queue.insert((at + self.slept, self.queued), due);
+    }
+
+    fn after(&mut self, delay: u64, due: Due) {
+        self.queued += 1;
+        self.queue.insert((self.now + delay, self.queued), due);
+    }
+
+    fn latency(&mut self) -> u64 {
+        self.chance.between(1, self.plan.latency)
+    }
+
+    fn happened(&mut self, fault: Fault) {
+        *self.tally.faults.entry(fault).or_default() += 1;
+    }
+
+    // The core.
+
+    fn step(&mut self, event: Event) -> Vec<Effect> {
+        if self.is_over {
+            return Vec::new();
+        }
+        self.tally.events += 1;
+        self.checks.begin();
+        let mut effects = Vec::new();
+        self.core.step(Millis(self.now), event, &mut effects);
+        let bound = 64
+            + 8 * (self.checks.open().len() + self.editor.sessions.len() + self.posts.len())
+            + 2 * self.editor.questions().len();
+        if effects.len() > bound {
+            self.checks.fail("I18", format!("{} effects of one event", effects.len()));
+        }
+        for effect in effects.clone() {
+            self.perform(effect);
+        }
+        self.checks.end();
+        effects
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        if self.is_over {
+            return self.checks.fail("I16", format!("after the end: {effect:?}"));
+        }
+        if std::env::var_os("SIM_TRACE").is_some() {
+            eprintln!("{:>9} <- {effect:?}", self.now);
+        }
+        match effect {
+            Effect::Line(line) => self.show(&line),
+            Effect::Post(post) => self.post(post),
+            Effect::Abandon(post) => {
+                if self.posts.remove(&post).is_none() {
+                    self.checks.fail("I7", "a POST is dropped that is not under way");
+                }
+            }
+            Effect::Open(open) => self.open(open),
+            Effect::Close(stream) => self.close(&stream),
+            Effect::Delete(connection) => {
+                self.deleted = true;
+                let id = String::from_utf8_lossy(&connection.id).into_owned();
+                let delay = self.latency();
+                self.after(delay, Due::Delete(id));
+            }
+            Effect::Log(level, text) => self.checks.log(self.now, level, &text),
+            Effect::Exit => {
+                self.is_over = true;
+                let open: Vec<_> =
+                    self.checks.open().iter().map(|request| request.line.clone()).collect();
+                if !open.is_empty() {
+                    self.checks.fail("I1", format!("unanswered at the end: {open:?}"));
+                }
+                if self.ended_at.is_none() {
+                    self.checks.fail("I16", "it ended, and the editor did not");
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, line: &Bytes) {
+        let may_be_idle = self.editor.may_be_idle();
+        let seen = self.checks.line(self.now, line, &self.remote.sent, may_be_idle);
+        if let Seen::Answer { request, result } = &seen {
+            self.judge(&request.method.clone(), request.session.as_deref(), result.is_some());
+        }
+        if let Some((delay, later)) = self.editor.sees(&seen, self.phase == Phase::Calm) {
+            self.after(delay, Due::Later(later));
+        }
+        let first = self.editor.sessions.first().cloned();
+        if let Some(unlucky) = &mut self.checks.unlucky {
+            *unlucky = first;
+        }
+    }
+
+    /// In the calm, what must have succeeded.
+    fn judge(&mut self, method: &str, session: Option<&str>, is_result: bool) {
+        let is_probing = self.phase == Phase::Calm && self.editor.probed > 0;
+        if !is_probing || is_result || self.ended_at.is_some() {
+            return;
+        }
+        let can = session.is_none_or(|session| self.remote.knows(session));
+        let must = match (method, self.editor.probed) {
+            ("session/list", _) => true,
+            ("session/load" | "session/resume", 2) => can,
+            ("session/prompt", 3) => can,
+            _ => false,
+        };
+        if must {
+            self.checks.fail("I19", format!("{method} fails in the calm, for {session:?}"));
+        }
+    }
+
+    // What is due.
+
+    fn happen(&mut self, due: Due) {
+        if std::env::var_os("SIM_TRACE").is_some() {
+            eprintln!("{:>9} -> {due:?}", self.now);
+        }
+        match due {
+            Due::Act(What::Editor(deed)) => self.deed(deed),
+            Due::Act(What::Fault(fault, target)) => self.fault(fault, target),
+            Due::Later(Later::Deed(deed)) => self.deed(deed),
+            Due::Later(Later::Answer(id)) => {
+                if let Some(written) = self.editor.answers(&id) {
+                    self.checks.answers(&id);
+                    self.write(written);
+                }
+            }
+            Due::Arrives(post, way) => self.arrives(&post, way),
+            Due::Posted(post, outcome) => {
+                if self.posts.remove(&post).is_some() {
+                    self.step(Event::Posted(post, outcome));
+                } else if self.chance.one_in(4) {
+                    self.stale(Event::Posted(post, outcome));
+                }
+            }
+            Due::Get(open) => self.get(&open),
+            Due::Stream(stream, event, number) => self.deliver(stream, event, number),
+            Due::Broken(stream, reason) => {
+                self.break_stream(stream, &reason);
+            }
+            Due::Unheld(stream) => self.unhold(stream),
+            Due::Noticed(stream) => self.remote.reader_gone(stream),
+            Due::Beat(stream) => self.beat(stream),
+            Due::Agent(job) => {
+                self.remote.go_on(job);
+                self.carry_out();
+            }
+            Due::Delete(connection) => {
+                let status = self.remote.delete(&connection);
+                self.carry_out();
+                let delay = self.latency();
+                let response = Response { status, ..Response::default() };
+                self.after(delay, Due::Deleted(Outcome::Response(response)));
+            }
+            Due::Deleted(outcome) => {
+                self.step(Event::Deleted(outcome));
+            }
+            Due::Calm => self.calm(),
+            Due::FinishTurns => {
+                self.remote.finish_turns();
+                self.carry_out();
+            }
+            Due::Probe(which) => self.probe(which),
+        }
+    }
+
+    /// What belongs to a replaced stream or an abandoned POST acts nowhere (I7).
+    fn stale(&mut self, event: Event) {
+        let effects = self.step(event.clone());
+        let acts = effects.iter().any(|effect| !matches!(effect, Effect::Log(..)));
+        if acts {
+            self.checks.fail("I7", format!("{event:?} came too late and acted: {effects:?}"));
+        }
+    }
+
+    fn deed(&mut self, deed: Deed) {
+        if self.ended_at.is_some() {
+            return;
+        }
+        if let Some(written) = self.editor.does(deed) {
+            self.write(written);
+        }
+    }
+
+    fn write(&mut self, written: Written) {
+        if self.ended_at.is_some() {
+            return;
+        }
+        let line = match written {
+            Written::Request(request) => {
+                self.checks.wrote_request(&request);
+                request.line
+            }
+            Written::Other(number, line) => {
+                self.checks.wrote(number, &line);
+                line
+            }
+            Written::Refused(id, code, line) => {
+                self.checks.wrote_refused(&id, code);
+                line
+            }
+            Written::End => {
+                self.ended_at = Some(self.now);
+                self.checks.has_ended = true;
+                self.step(Event::EditorGone);
+                return;
+            }
+        };
+        self.step(Event::Line(Bytes::from(line)));
+    }
+
+    // POSTs.
+
+    fn post(&mut self, post: Post) {
+        let session = post.session.as_ref().map(|session| session.0.to_string());
+        self.checks.posts(self.now, session.as_deref(), &post.body);
+        let is_connect = post.connection.is_none();
+        let fault = self.armed_for(session.as_deref(), |fault| match fault {
+            Fault::ConnectRefused
+            | Fault::ConnectHangs
+            | Fault::ConnectUnanswered
+            | Fault::ConnectStatus(_) => is_connect,
+            Fault::PostUnsent
+            | Fault::PostBroken
+            | Fault::PostUnacknowledged
+            | Fault::PostHangs
+            | Fault::PostHangsTaken
+            | Fault::PostStatus(_) => !is_connect,
+            _ => false,
+        });
+        let (delay, back) = (self.latency(), self.latency());
+        let is_away = self.now < self.network_back_at;
+        let id = post.id;
+        let hangs =
+            matches!(fault, Some(Fault::ConnectHangs | Fault::PostHangs | Fault::PostHangsTaken));
+        self.posts.insert(id, Flight { hangs });
+        match fault {
+            Some(Fault::ConnectRefused | Fault::PostUnsent) => {
+                let outcome = Outcome::Unsent("connection refused".into());
+                self.after(delay, Due::Posted(id, outcome));
+            }
+            Some(Fault::ConnectHangs | Fault::PostHangs) => {}
+            Some(Fault::PostHangsTaken) => {
+                self.after(delay, Due::Arrives(Box::new(post), Way::Silent));
+            }
+            Some(Fault::ConnectUnanswered | Fault::PostUnacknowledged) => {
+                self.after(delay, Due::Arrives(Box::new(post), Way::Unacknowledged));
+            }
+            Some(Fault::PostBroken) => {
+                self.after(delay, Due::Posted(id, Outcome::Broken("reset".into())));
+            }
+            Some(Fault::ConnectStatus(refusal) | Fault::PostStatus(refusal)) => {
+                let response = answer(refusal);
+                self.after(delay + back, Due::Posted(id, Outcome::Response(response)));
+            }
+            _ if is_away => {
+                let outcome = Outcome::Unsent("the network is away".into());
+                self.after(delay, Due::Posted(id, outcome));
+            }
+            _ => self.after(delay, Due::Arrives(Box::new(post), Way::Whole)),
+        }
+    }
+
+    fn arrives(&mut self, post: &Post, way: Way) {
+        let connection = post.connection.as_ref().map(|connection| text(&connection.id));
+        let session = post.session.as_ref().map(|session| &*session.0);
+        let taken = self.remote.post(connection.as_deref(), session, &post.body);
+        if taken.accepted {
+            self.checks.taken(connection.as_deref(), session, &post.body);
+        }
+        self.carry_out();
+        let delay = self.latency();
+        // An answer on a stream may come before the 202.
+        let delay =
+            if self.plan.kind.answers_first { delay + self.chance.below(60) } else { delay };
+        match way {
+            Way::Whole => {
+                self.after(delay, Due::Posted(post.id, Outcome::Response(taken.response)));
+            }
+            Way::Unacknowledged => {
+                let outcome = Outcome::Broken("reset before the answer".into());
+                self.after(delay, Due::Posted(post.id, outcome));
+            }
+            Way::Silent => {}
+        }
+    }
+
+    // Streams.
+
+    fn open(&mut self, open: Open) {
+        let session = open.stream.session.as_ref().map(|session| session.0.to_string());
+        let reader = open.stream.generation.0;
+        self.link_epochs = self.link_epochs.max(open.stream.epoch.0);
+        self.watch_openings(&session);
+        let fault = self.armed_for(session.as_deref(), |fault| {
+            matches!(
+                fault,
+                Fault::GetUnsent | Fault::GetBroken | Fault::GetHangs | Fault::GetStatus(_)
+            )
+        });
+        let (delay, back) = (self.latency(), self.latency());
+        let stream = Stream {
+            id: open.stream.clone(),
+            last: self.now,
+            is_open: false,
+            is_closed: false,
+            is_dead: false,
+            hangs: fault == Some(Fault::GetHangs),
+            held: None,
+        };
+        self.streams.insert(reader, stream);
+        let failed = |reason: &str| StreamEvent::Failed(Outcome::Unsent(reason.into()));
+        match fault {
+            Some(Fault::GetUnsent) => {
+                self.after(delay, Due::Stream(reader, failed("connection refused"), None));
+            }
+            Some(Fault::GetBroken) => {
+                let event = StreamEvent::Failed(Outcome::Broken("reset".into()));
+                self.after(delay, Due::Stream(reader, event, None));
+            }
+            Some(Fault::GetHangs) => {
+                let patience = self.chance.between(1_000, 60_000);
+                let event = StreamEvent::Failed(Outcome::Broken("it hung".into()));
+                self.after(patience, Due::Stream(reader, event, None));
+            }
+            Some(Fault::GetStatus(refusal)) => {
+                let event = StreamEvent::Refused(answer(refusal));
+                self.after(delay + back, Due::Stream(reader, event, None));
+            }
+            _ if self.now < self.network_back_at => {
+                self.after(delay, Due::Stream(reader, failed("the network is away"), None));
+            }
+            _ => self.after(delay, Due::Get(Box::new(open))),
+        }
+    }
+
+    /// Openings in a row that deliver nothing come ever more slowly (I11).
+    fn watch_openings(&mut self, session: &Option<String>) {
+        let now = self.now;
+        let openings = self.openings.entry(session.clone()).or_default();
+        openings.push_back(now);
+        if openings.len() > 12 {
+            openings.pop_front();
+            // A few at once are due to a credential, a 410, a sleep; twelve are a storm.
+            if openings.front().is_some_and(|first| first + 2_000 > now) {
+                self.checks.fail("I11", format!("twelve openings of {session:?} in two seconds"));
+            }
+        }
+    }
+
+    fn get(&mut self, open: &Open) {
+        let reader = open.stream.generation.0;
+        let session = open.stream.session.as_ref().map(|session| &*session.0);
+        let cursor = open.cursor.as_ref().map(text);
+        let connection = text(&open.connection.id);
+        if self.streams.get(&reader).is_none_or(|stream| stream.is_closed) {
+            return;
+        }
+        match self.remote.get(&connection, session, cursor.as_deref(), reader) {
+            Err(response) => {
+                self.remote.out.clear();
+                let delay = self.latency();
+                self.after(delay, Due::Stream(reader, StreamEvent::Refused(response), None));
+            }
+            Ok(event_epoch) => {
+                self.queue_on(reader, StreamEvent::Opened { event_epoch }, None);
+                if let Some(retry) = self.plan.kind.retry {
+                    self.queue_on(reader, StreamEvent::Retry(Millis(retry)), None);
+                }
+                self.carry_out();
+                if let Some(heartbeat) = self.plan.kind.heartbeat {
+                    self.after(heartbeat, Due::Beat(reader));
+                }
+            }
+        }
+    }
+
+    fn beat(&mut self, reader: u64) {
+        let Some(stream) = self.streams.get(&reader) else { return };
+        if stream.is_dead || stream.is_closed {
+            return;
+        }
+        if stream.held.is_none() {
+            self.queue_on(reader, StreamEvent::Comment, None);
+        }
+        if let Some(heartbeat) = self.plan.kind.heartbeat {
+            self.after(heartbeat, Due::Beat(reader));
+        }
+    }
+
+    /// Does what the remote wants done.
+    fn carry_out(&mut self) {
+        for out in std::mem::take(&mut self.remote.out) {
+            match out {
+                Out::Write(reader, frame) => self.put(reader, frame),
+                Out::End(reader) => self.end_stream(reader),
+                Out::Later(delay, job) => self.after(delay, Due::Agent(job)),
+            }
+        }
+    }
+
+    /// The remote writes an event.
+    fn put(&mut self, reader: u64, frame: Frame) {
+        match self.streams.get_mut(&reader) {
+            Some(stream) if !stream.is_dead && !stream.is_closed => {
+                if let Some(held) = &mut stream.held {
+                    if let Some(number) = number_of(&frame.data) {
+                        self.checks.stalls(number);
+                    }
+                    return held.push(frame);
+                }
+            }
+            _ => return self.is_lost(&frame),
+        }
+        let session = self.session_of(reader);
+        let number = number_of(&frame.data);
+        if frame.id.is_some()
+            && self.armed_for(session.as_deref(), |fault| fault == Fault::EventTwice).is_some()
+        {
+            let event = message(frame.id.as_deref(), frame.data.clone());
+            self.queue_on(reader, event, None);
+        }
+        let is_answer =
+            number.is_some_and(|number| matches!(self.remote.sent[number].sort, Sort::Answer(_)));
+        if is_answer
+            && frame.id.is_none()
+            && self.armed_for(session.as_deref(), |fault| fault == Fault::AnswerTwice).is_some()
+        {
+            let event = message(None, frame.data.clone());
+            self.queue_on(reader, event, None);
+        }
+        self.queue_on(reader, message(frame.id.as_deref(), frame.data), number);
+    }
+
+    fn queue_on(&mut self, reader: u64, event: StreamEvent, number: Option<usize>) {
+        let delay = self.latency();
+        let Some(stream) = self.streams.get_mut(&reader) else { return };
+        stream.last = stream.last.max(self.now + delay);
+        let at = stream.last;
+        self.queued += 1;
+        self.queue.insert((at, self.queued), Due::Stream(reader, event, number));
+    }
+
+    /// Something reaches the core on a stream.
+    fn deliver(&mut self, reader: u64, event: StreamEvent, number: Option<usize>) {
+        let Some(stream) = self.streams.get_mut(&reader) else { return };
+        let is_over = matches!(
+            event,
+            StreamEvent::Refused(_) | StreamEvent::Failed(_) | StreamEvent::Ended(_)
+        );
+        if stream.is_dead && !matches!(event, StreamEvent::Ended(End::Broken(_)))
+            || stream.is_closed
+        {
+            let is_closed = stream.is_closed;
+            let id = stream.id.clone();
+            if let StreamEvent::Message { id, data: Some(data) } = &event {
+                let id = id.as_ref().map(|id| text(id));
+                self.is_lost(&Frame { id, data: text(data) });
+            }
+            if is_closed && self.chance.one_in(4) {
+                self.stale(Event::Stream(id, event));
+            }
+            return;
+        }
+        if self.now < self.editor_reads_at {
+            // Nothing overtakes what waits: all wait for the same moment, in their order.
+            let at = self.editor_reads_at;
+            self.queued += 1;
+            self.queue.insert((at, self.queued), Due::Stream(reader, event, number));
+            return;
+        }
+        if matches!(event, StreamEvent::Opened { .. }) {
+            stream.is_open = true;
+        }
+        if is_over {
+            stream.is_dead = true;
+        }
+        let id = stream.id.clone();
+        let session = id.session.as_ref().map(|session| session.0.to_string());
+        if matches!(event, StreamEvent::Message { .. }) {
+            self.openings.remove(&session);
+        }
+        self.step(Event::Stream(id, event));
+        if let Some(number) = number {
+            let sent = &self.remote.sent[number];
+            let is_own = matches!(&sent.sort, Sort::Answer(id) if id.contains("acp-tether-own"));
+            self.checks.dealt_with(self.now, number, &self.remote.sent, is_own);
+        }
+        if is_over {
+            self.streams.remove(&reader);
+        }
+    }
+
+    fn is_lost(&mut self, frame: &Frame) {
+        // What has an id is sent again, or a 410 says that it is not.
+        if let Some(number) = number_of(&frame.data).filter(|_| frame.id.is_none()) {
+            self.checks.lost(self.now, number, &self.remote.sent);
+        }
+    }
+
+    /// The core drops a stream; the server notices a while later.
+    fn close(&mut self, id: &StreamId) {
+        let reader = id.generation.0;
+        match self.streams.get_mut(&reader) {
+            Some(stream) if !stream.is_closed => stream.is_closed = true,
+            _ => {}
+        }
+        self.will_be_noticed(reader);
+    }
+
+    fn will_be_noticed(&mut self, reader: u64) {
+        let delay = self.chance.pick(&[1, 20, 500, 3_000]);
+        let delay = if self.phase == Phase::Calm { 1 } else { delay };
+        self.after(delay, Due::Noticed(reader));
+    }
+
+    /// The server ends a stream as HTTP has it.
+    fn end_stream(&mut self, reader: u64) {
+        self.remote.reader_gone(reader);
+        let Some(stream) = self.streams.get_mut(&reader) else { return };
+        if stream.is_dead || stream.is_closed {
+            return;
+        }
+        for frame in stream.held.take().unwrap_or_default() {
+            self.queue_on(reader, message(frame.id.as_deref(), frame.data.clone()), None);
+        }
+        self.queue_on(reader, StreamEvent::Ended(End::Clean), None);
+    }
+
+    /// A stream breaks: what is on its way is lost.
+    fn break_stream(&mut self, reader: u64, reason: &str) {
+        let Some(stream) = self.streams.get_mut(&reader) else { return };
+        if stream.is_dead || stream.is_closed {
+            return;
+        }
+        stream.is_dead = true;
+        let was_open = stream.is_open;
+        for frame in stream.held.take().unwrap_or_default() {
+            self.is_lost(&frame);
+        }
+        let event = if was_open {
+            StreamEvent::Ended(End::Broken(reason.to_owned()))
+        } else {
+            StreamEvent::Failed(Outcome::Broken(reason.to_owned()))
+        };
+        self.will_be_noticed(reader);
+        if !was_open {
+            // Its answer is on the way still.
+            if let Some(stream) = self.streams.get_mut(&reader) {
+                stream.is_dead = false;
+                stream.is_closed = false;
+            }
+            let id = self.streams.remove(&reader).map(|stream| stream.id);
+            if let Some(id) = id {
+                self.step(Event::Stream(id, event));
+            }
+            return;
+        }
+        self.queue_on(reader, event, None);
+    }
+
+    fn unhold(&mut self, reader: u64) {
+        let Some(stream) = self.streams.get_mut(&reader) else { return };
+        for frame in stream.held.take().unwrap_or_default() {
+            self.put(reader, frame);
+        }
+    }
+
+    // Faults.
+
+    fn armed_for(&mut self, session: Option<&str>, fits: impl Fn(Fault) -> bool) -> Option<Fault> {
+        let index = self
+            .armed
+            .iter()
+            .position(|(fault, target)| fits(*fault) && self.is_target(*target, session))?;
+        let (fault, _) = self.armed.remove(index);
+        self.happened(fault);
+        Some(fault)
+    }
+
+    fn is_target(&self, target: Target, session: Option<&str>) -> bool {
+        match target {
+            Target::Any => true,
+            Target::Connection => session.is_none(),
+            Target::Session(number) => {
+                let known = self.editor.sessions.get(usize::from(number));
+                known.is_some() && known.map(String::as_str) == session
+            }
+        }
+    }
+
+    fn session_of(&self, reader: u64) -> Option<String> {
+        let stream = self.streams.get(&reader)?;
+        stream.id.session.as_ref().map(|session| session.0.to_string())
+    }
+
+    fn living(&self, target: Target) -> Vec<u64> {
+        let lives = |stream: &Stream| !stream.is_dead && !stream.is_closed && stream.is_open;
+        self.streams
+            .iter()
+            .filter(|(_, stream)| {
+                let session = stream.id.session.as_ref().map(|session| &*session.0);
+                lives(stream) && self.is_target(target, session)
+            })
+            .map(|(reader, _)| *reader)
+            .collect()
+    }
+
+    fn fault(&mut self, fault: Fault, target: Target) {
+        if self.phase == Phase::Calm || self.ended_at.is_some() && fault == Fault::Sleeps {
+            return;
+        }
+        let first = self.living(target).into_iter().take(1);
+        match fault {
+            Fault::StreamEnds => {
+                for reader in first {
+                    self.happened(fault);
+                    self.end_stream(reader);
+                }
+            }
+            Fault::StreamReset | Fault::StreamCut => {
+                for reader in first {
+                    self.happened(fault);
+                    self.break_stream(reader, "reset");
+                }
+            }
+            Fault::StreamStalls | Fault::StreamDies => {
+                for reader in first {
+                    self.happened(fault);
+                    if let Some(stream) = self.streams.get_mut(&reader) {
+                        stream.held.get_or_insert_default();
+                    }
+                    let delay = self.chance.between(500, 40_000);
+                    let due = match fault {
+                        Fault::StreamStalls => Due::Unheld(reader),
+                        _ => Due::Broken(reader, "the network died in silence".into()),
+                    };
+                    self.after(delay, due);
+                }
+            }
+            Fault::AgentRestarts => {
+                self.happened(fault);
+                for reader in self.living(Target::Any) {
+                    self.break_stream(reader, "the agent ended");
+                }
+                self.remote.restart();
+                self.remote.out.clear();
+            }
+            Fault::ConnectionForgotten => {
+                self.happened(fault);
+                self.remote.forget_all();
+                self.carry_out();
+            }
+            Fault::SessionForgotten => {
+                if let Target::Session(number) = target
+                    && let Some(session) = self.editor.sessions.get(usize::from(number)).cloned()
+                {
+                    self.happened(fault);
+                    self.remote.forget_session(&session);
+                    self.carry_out();
+                }
+            }
+            Fault::Renumbered => {
+                self.happened(fault);
+                for reader in self.living(Target::Any) {
+                    self.break_stream(reader, "the server renumbers");
+                    self.remote.reader_gone(reader);
+                }
+                self.remote.renumber();
+            }
+            Fault::Foreign | Fault::Garbage | Fault::TooLargeEvent => {
+                for reader in first {
+                    if let Some(event) = self.nuisance(fault, reader) {
+                        self.happened(fault);
+                        self.queue_on(reader, event, None);
+                    }
+                }
+            }
+            Fault::Sleeps => self.sleep(),
+            Fault::SlowEditor => {
+                self.happened(fault);
+                self.editor_reads_at = self.now + self.chance.between(100, 8_000);
+            }
+            Fault::NetworkAway => {
+                self.happened(fault);
+                self.network_back_at = self.now + self.chance.between(100, 45_000);
+                for reader in self.living(Target::Any) {
+                    self.break_stream(reader, "the network is away");
+                }
+            }
+            _ => self.armed.push((fault, target)),
+        }
+    }
+
+    fn nuisance(&self, fault: Fault, reader: u64) -> Option<StreamEvent> {
+        let data = match fault {
+            Fault::TooLargeEvent => return Some(StreamEvent::TooLarge),
+            Fault::Garbage => "not JSON".to_owned(),
+            _ => {
+                self.session_of(reader)?;
+                r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"other"}}"#
+                    .to_owned()
+            }
+        };
+        Some(message(None, data))
+    }
+
+    /// The machine sleeps for eight hours: nothing moves, and every stream is dead afterwards.
+    fn sleep(&mut self) {
+        self.happened(Fault::Sleeps);
+        let queue = std::mem::take(&mut self.queue);
+        self.queue = queue.into_iter().map(|((at, n), due)| ((at + NIGHT, n), due)).collect();
+        self.slept += NIGHT;
+        self.now += NIGHT;
+        let is_forgotten = self.chance.one_in(2);
+        for (reader, stream) in &mut self.streams {
+            if stream.is_open {
+                stream.is_dead = true;
+                self.remote.reader_gone(*reader);
+            }
+        }
+        if is_forgotten {
+            self.remote.forget_all();
+            self.remote.out.clear();
+        }
+        self.step(Event::Woke);
+    }
+
+    // The calm.
+
+    /// Faults stop: what hangs breaks, what is armed is disarmed.
+    fn calm(&mut self) {
+        self.phase = Phase::Calm;
+        self.armed.clear();
+        self.network_back_at = 0;
+        self.editor_reads_at = 0;
+        self.remote.is_brisk = true;
+        let streams: Vec<u64> = self.streams.keys().copied().collect();
+        for reader in streams {
+            let (is_held, hangs) = match self.streams.get(&reader) {
+                Some(stream) => (stream.held.is_some(), stream.hangs),
+                None => continue,
+            };
+            if is_held {
+                self.unhold(reader);
+            }
+            if hangs && self.streams.get(&reader).is_some_and(|stream| !stream.is_closed) {
+                let event = StreamEvent::Failed(Outcome::Broken("it hung".into()));
+                self.after(0, Due::Stream(reader, event, None));
+            }
+        }
+        let hanging: Vec<PostId> =
+            self.posts.iter().filter(|(_, post)| post.hangs).map(|(id, _)| *id).collect();
+        for post in hanging {
+            let outcome = Outcome::Broken("it hung".into());
+            self.after(0, Due::Posted(post, outcome));
+        }
+        for question in self.editor.questions() {
+            self.after(10, Due::Later(Later::Answer(question)));
+        }
+        if !self.editor.is_up {
+            self.after(1_000, Due::Later(Later::Deed(Deed::Initialize)));
+        }
+        self.after(30_000, Due::FinishTurns);
+        self.after(SETTLED, Due::Probe(1));
+    }
+
+    /// Shows that everything works (I19): the link, and each session, at the latest after a load.
+    fn probe(&mut self, which: u8) {
+        if self.ended_at.is_some() {
+            return;
+        }
+        self.editor.probes(which);
+        let sessions = 0..self.editor.sessions.len() as u8;
+        match which {
+            1 => {
+                self.deed(Deed::SignIn);
+                self.deed(Deed::List);
+                sessions.for_each(|session| self.deed(Deed::Prompt(session)));
+                self.after(PROBED, Due::Probe(2));
+            }
+            2 => {
+                let deed = if self.plan.kind.loads { Deed::Load } else { Deed::Resume };
+                for session in sessions {
+                    let id = &self.editor.sessions[usize::from(session)];
+                    if !self.editor.sound.contains(id) && self.remote.knows(id) {
+                        self.deed(deed(session));
+                    }
+                }
+                self.after(PROBED, Due::Probe(3));
+            }
+            3 => {
+                self.deed(Deed::List);
+                sessions.for_each(|session| self.deed(Deed::Prompt(session)));
+                self.after(PROBED, Due::Probe(4));
+            }
+            4 => {
+                let missing: Vec<_> = self.unanswered(|number| number > self.editor.first_probe);
+                if !missing.is_empty() {
+                    self.checks.fail("I19", format!("no answer in the calm: {missing:?}"));
+                }
+                self.after(self.plan.settings.orphan_timeout.0 + 10_000, Due::Probe(5));
+                if self.unanswered(|_| true).is_empty() {
+                    self.deed(Deed::End);
+                }
+            }
+            _ => {
+                let missing = self.unanswered(|_| true);
+                if !missing.is_empty() {
+                    self.checks.fail("I19", format!("never answered: {missing:?}"));
+                }
+                self.deed(Deed::End);
+            }
+        }
+    }
+
+    fn unanswered(&self, counts: impl Fn(u64) -> bool) -> Vec<String> {
+        let open = self.checks.open().into_iter().filter(|request| counts(request.number));
+        open.map(|request| request.line.clone()).collect()
+    }
+}
+
+fn message(id: Option<&str>, data: String) -> StreamEvent {
+    let id = id.map(|id| Bytes::copy_from_slice(id.as_bytes()));
+    StreamEvent::Message { data: Some(Bytes::from(data)), id }
+}
+
+/// The number `_n` of a message of the remote.
+fn number_of(data: &str) -> Option<usize> {
+    let (_, rest) = data.split_once("\"_n\":")?;
+    let end = rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The answer that a refusal is.
+fn answer(refusal: Refusal) -> Response {
+    let (status, body) = match refusal {
+        Refusal::Bad => (400, r#"{"error":"wrong parameters"}"#),
+        Refusal::BadConnection => (400, r#"{"error":"unknown connection"}"#),
+        Refusal::Unauthorized => (401, r#"{"error":"unauthorized"}"#),
+        Refusal::Forbidden => (403, "no"),
+        Refusal::Unknown => (404, ""),
+        Refusal::Busy => (409, r#"{"error":"busy"}"#),
+        Refusal::Reload => (409, r#"{"error":{"code":"session_reload_required"}}"#),
+        Refusal::Gone => (410, ""),
+        Refusal::TooLarge => (413, ""),
+        Refusal::Patience | Refusal::PatienceUntil => (429, ""),
+        Refusal::Internal => (500, "oh"),
+        Refusal::Unavailable => (503, ""),
+        Refusal::Page => (200, "<html>sign in</html>"),
+    };
+    let html = refusal == Refusal::Page;
+    Response {
+        status,
+        content_type: if html { "text/html" } else { "application/json" }.to_owned(),
+        retry_after: (refusal == Refusal::PatienceUntil).then_some(Millis(4_000)),
+        body: Bytes::from_static(body.as_bytes()),
+        ..Response::default()
+    }
+}
