@@ -82,6 +82,12 @@ impl Core {
     /// Asks the connection whether it lives.
     pub(super) fn ask_connection(&mut self, step: &mut Step<'_>) {
         let Link::Up(connection) = &self.link else { return };
+        if let Some(Probe { generation, is_waiting: false }) = self.probe {
+            // It was not answered.
+            let stream = StreamId { session: None, epoch: self.epoch, generation };
+            step.out.push(Effect::Close(stream));
+        }
+        self.timers.arm(Timer::Probe, step.now.plus(self.settings.post_timeout));
         self.generations += 1;
         let generation = Generation(self.generations);
         let own = self.sessions.get(&None);
@@ -112,7 +118,7 @@ impl Core {
             StreamEvent::Opened { .. } => {
                 // It replaces ours; most servers have ended that one already.
                 self.close_stream(&None, step);
-                self.probe = None;
+                self.end_probe();
                 if let Some(own) = self.sessions.get_mut(&None) {
                     own.stream.state = StreamState::Opening(stream.generation);
                 }
@@ -123,7 +129,7 @@ impl Core {
                 404 | 410 => self.lose(lost_by(&response), step),
                 400 if speaks_of_the_connection(&response) => self.lose(lost_by(&response), step),
                 200..=299 | 409 => {
-                    self.probe = None;
+                    self.end_probe();
                     self.connection_lives(step);
                 }
                 _ => self.ask_again(step),
@@ -133,6 +139,11 @@ impl Core {
             }
             _ => {}
         }
+    }
+
+    fn end_probe(&mut self) {
+        self.probe = None;
+        self.timers.disarm(&Timer::Probe);
     }
 
     fn ask_again(&mut self, step: &mut Step<'_>) {

@@ -25,13 +25,22 @@ impl Core {
             return true;
         }
         step.log(Level::Warn, format!("answers may be lost with the stream of {}", name(scope)));
+        self.doubt_sent(scope, step);
+        true
+    }
+
+    /// Puts the sent requests of a scope in doubt.
+    pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let sent = self.sent_of(scope);
+        let Some(session) = self.sessions.get_mut(scope).filter(|_| !sent.is_empty()) else {
+            return;
+        };
         session.doubted.extend(sent);
         let was_cancelled = session.cancelled.is_some();
         self.timers.arm(Timer::Orphan(scope.clone()), step.now.plus(self.settings.orphan_timeout));
         if was_cancelled {
             self.expect_confirmation(scope, step);
         }
-        true
     }
 
     /// The strict form (R11): exactly the requests that were sent fail, and the next message opens

@@ -181,7 +181,7 @@ impl Core {
     /// room.
     fn admit(&self, scope: &Scope, method: Method, message: &Queued) -> Result<(), Failure> {
         if let Some(SessionId(id)) = &message.header
-            && !stands_in_a_header(id)
+            && !is_header_value(id.as_bytes())
         {
             return Err(Failure::new(
                 Kind::Http,
@@ -218,6 +218,6 @@ fn session_of(method: Method, params: &Params<'_>) -> Scope {
 
 /// Whether an id comes out of a header as it went in: header values hold no control characters,
 /// and lose the blanks at their ends.
-pub(super) fn stands_in_a_header(id: &str) -> bool {
-    !id.bytes().any(|byte| byte < b' ' || byte == 0x7f) && id.trim_matches(' ') == id
+pub(super) fn is_header_value(id: &[u8]) -> bool {
+    !id.iter().any(|byte| *byte < b' ' || *byte == 0x7f) && id.trim_ascii() == id
 }

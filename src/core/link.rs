@@ -10,7 +10,7 @@ use super::recovery::{Down, Opening};
 use super::session::Backoff;
 use super::timers::Timer;
 use super::{
-    Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId,
+    Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId, limits,
 };
 
 /// Where the link to the remote stands.
@@ -124,7 +124,8 @@ impl Core {
         step.log(Level::Warn, failure.message.as_str());
         connecting.trouble = Some(failure);
         let backoff = connecting.backoff.next_after_failure(&mut self.chance);
-        let delay = response.and_then(|response| response.retry_after).unwrap_or(backoff);
+        let asked = response.and_then(|response| response.retry_after);
+        let delay = asked.filter(|asked| *asked >= limits::BACKOFF_FIRST).unwrap_or(backoff);
         self.timers.arm(Timer::Retry, step.now.plus(delay));
     }
 

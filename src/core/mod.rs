@@ -31,7 +31,7 @@
 //! | [`redirect`] | which redirect is followed |
 //! | `timers`, [`limits`] | when the core wants to be woken; every number |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -93,8 +93,8 @@ pub struct Core {
     probe: Option<Probe>,
     /// The POSTs under way. An outcome of any other is of no interest.
     posts: BTreeMap<PostId, Posting>,
-    /// The scopes that may not post because too many POSTs are under way.
-    crowded: BTreeSet<Scope>,
+    /// The scopes that may not post because too many POSTs are under way; the first waits longest.
+    crowded: VecDeque<Scope>,
     /// Bytes of the messages that wait or are being posted (P6).
     queued_bytes: usize,
     timers: Timers,
@@ -127,7 +127,7 @@ impl Core {
             own_ids: 0,
             probe: None,
             posts: BTreeMap::new(),
-            crowded: BTreeSet::new(),
+            crowded: VecDeque::new(),
             queued_bytes: 0,
             timers: Timers::default(),
             chance: Chance::new(settings.seed),
@@ -193,6 +193,7 @@ impl Core {
             Timer::Unanswered(post) => self.unanswered(post, step),
             Timer::Reopen(scope) => self.open_stream(&scope, step),
             Timer::Repost(scope, lane) => self.repost(&scope, lane, step),
+            Timer::Unopened(scope) => self.unopened(&scope, step),
             Timer::Hold(scope) => self.fail_held(&scope, step),
             Timer::Orphan(scope) => self.give_up_doubted(&scope, step),
             Timer::Confirm(scope) => self.give_up_cancelled(&scope, step),

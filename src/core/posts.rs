@@ -72,7 +72,12 @@ impl Core {
             }
             StreamState::Opening(_) | StreamState::Waiting => self.hold(scope, step),
             _ if self.posts.len() >= limits::POSTS_AT_ONCE => {
-                self.crowded.insert(scope.clone());
+                // It waits for its turn, and for nothing that may fail it.
+                session.messages.held_since = None;
+                self.timers.disarm(&Timer::Hold(scope.clone()));
+                if !self.crowded.contains(scope) {
+                    self.crowded.push_back(scope.clone());
+                }
             }
             StreamState::Open { .. } | StreamState::Absent | StreamState::Unknown => {
                 if session.messages.trouble.is_none() {
@@ -84,15 +89,33 @@ impl Core {
         }
     }
 
-    /// A request that was answered while it waited goes nowhere; nor does a cancel whose turn has
-    /// ended (V10).
+    /// A request was answered before its POST was: whatever becomes of the message concerns nobody
+    /// any more, least of all a later request with the same id.
+    pub(super) fn disown(&mut self, scope: &Scope, id: &RequestId) {
+        let is_its = |message: &Queued| matches!(&message.waiter, Waiter::Editor(own) if own == id);
+        for posting in self.posts.values_mut() {
+            if let Posting::Message(_, _, message) = posting
+                && is_its(message)
+            {
+                message.waiter = Waiter::Settled;
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(scope)
+            && let Some(at) = session.messages.queue.iter().position(is_its)
+            && let Some(message) = session.messages.queue.remove(at)
+        {
+            self.queued_bytes -= message.body.len();
+        }
+    }
+
+    /// A cancel whose turn has ended goes nowhere (V10).
     fn forget_pointless(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         while let Some(first) = session.messages.queue.front() {
             let is_pointless = match &first.waiter {
-                Waiter::Editor(id) => !self.ledger.is_open(id),
                 Waiter::Turn(turn) => !turn.iter().any(|id| self.ledger.is_open(id)),
-                Waiter::Own(_) | Waiter::Question(_) | Waiter::Nobody => false,
+                Waiter::Editor(_) | Waiter::Own(_) | Waiter::Question(_) => false,
+                Waiter::Nobody | Waiter::Settled => false,
             };
             if !is_pointless {
                 break;
@@ -216,6 +239,7 @@ impl Core {
             Waiter::Editor(id) => return self.fail(id, failure, step),
             Waiter::Own(id) => return self.own_failed(id, failure, step),
             Waiter::Question(number) => self.ledger.forget_question(*number),
+            Waiter::Settled => return,
             Waiter::Turn(_) | Waiter::Nobody => {}
         }
         step.log(
@@ -246,11 +270,17 @@ impl Core {
                 }
                 self.message_posted(&scope, lane, message, outcome, step);
                 self.retire_if_idle(&scope, step);
+                // Those that wait longer go first.
+                self.pump_crowded(step);
                 self.pump(&scope, step);
             }
         }
+        self.pump_crowded(step);
+    }
+
+    fn pump_crowded(&mut self, step: &mut Step<'_>) {
         while self.posts.len() < limits::POSTS_AT_ONCE
-            && let Some(scope) = self.crowded.pop_first()
+            && let Some(scope) = self.crowded.pop_front()
         {
             self.pump(&scope, step);
         }
@@ -273,8 +303,11 @@ impl Core {
         step: &mut Step<'_>,
     ) {
         let verdict = verdict(&message, outcome);
-        if let Verdict::Again(again, trouble) = verdict {
-            return self.post_again(scope, lane, message, &again, trouble, step);
+        match verdict {
+            Verdict::Again(again, trouble) if message.waiter != Waiter::Settled => {
+                return self.post_again(scope, lane, message, &again, trouble, step);
+            }
+            _ => {}
         }
         self.queued_bytes -= message.body.len();
         if let Some(session) = self.sessions.get_mut(scope) {
@@ -309,6 +342,7 @@ impl Core {
         match lane {
             // What asked is gone with the connection or the session, unless it asks again (V6).
             LaneName::Answers => {}
+            LaneName::Messages if message.waiter == Waiter::Settled => {}
             LaneName::Messages if message.retried => self.fail_message(&message, &failure, step),
             LaneName::Messages => {
                 self.queued_bytes += message.body.len();
@@ -338,8 +372,11 @@ impl Core {
         let delay = match again {
             Again::Renewed => Millis(0),
             Again::Reconnect => waiting.backoff.next(&mut self.chance),
-            Again::Later(Some(asked)) => (*asked).min(limits::RETRY_AFTER_CAP),
-            Again::Later(None) => waiting.backoff.next_after_failure(&mut self.chance),
+            // A server that asks for no patience at all gets the backoff all the same.
+            Again::Later(Some(asked)) if *asked >= limits::BACKOFF_FIRST => {
+                (*asked).min(limits::RETRY_AFTER_CAP)
+            }
+            Again::Later(_) => waiting.backoff.next_after_failure(&mut self.chance),
         };
         let renewed = message.renewed || matches!(again, Again::Renewed);
         waiting.queue.push_front(Queued { renewed, ..message });
@@ -375,7 +412,7 @@ impl Core {
         let id = match &message.waiter {
             Waiter::Editor(id) | Waiter::Own(id) => id,
             Waiter::Question(number) => return self.ledger.forget_question(*number),
-            Waiter::Turn(_) | Waiter::Nobody => return,
+            Waiter::Turn(_) | Waiter::Nobody | Waiter::Settled => return,
         };
         if let Some(request) = self.ledger.request(id) {
             request.accepted = true;
@@ -463,8 +500,24 @@ pub(super) fn is_json(response: &Response) -> bool {
 
 /// Whether a 400 says that it is the connection which is wrong, and not the message.
 pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
+    const WRONG: [&str; 12] = [
+        "unknown",
+        "not found",
+        "no such",
+        "not exist",
+        "invalid",
+        "missing",
+        "required",
+        "expired",
+        "closed",
+        "lost",
+        "gone",
+        "not initialized",
+    ];
     let body = String::from_utf8_lossy(&response.body).to_ascii_lowercase();
-    ["connection", "not initialized", "uninitialized"].iter().any(|sign| body.contains(sign))
+    let says = |words: &[&str]| words.iter().any(|words| body.contains(words));
+    says(&["connection-id", "connection id", "connectionid", "not initialized", "uninitialized"])
+        || body.contains("connection") && says(&WRONG)
 }
 
 /// A refusal that says that the connection, or the session, is gone. Says whether the agent answered

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::editor::stands_in_a_header;
+use super::editor::is_header_value;
 use super::error::{Delivery, Failure, Kind};
 use super::message::{self, Id, Message, Params, RequestId};
 use super::methods::{self, Method};
@@ -16,8 +16,14 @@ use super::timers::Timer;
 use super::{Core, Epoch, Level, SessionId, Step, limits, name};
 
 impl Core {
-    /// A message came on the stream of `scope`.
-    pub(super) fn deliver(&mut self, scope: &Scope, data: Bytes, step: &mut Step<'_>) {
+    /// A message came on the stream of `scope`, in an event with an id of its own or without one.
+    pub(super) fn deliver(
+        &mut self,
+        scope: &Scope,
+        data: Bytes,
+        is_numbered: bool,
+        step: &mut Step<'_>,
+    ) {
         match message::read(&data) {
             Ok(Message::Request { params, .. } | Message::Notification { params, .. })
                 if is_of_another_session(scope, &params) =>
@@ -42,6 +48,7 @@ impl Core {
             Ok(Message::Notification { .. }) if self.is_replaying(scope) => {}
             Ok(Message::Notification { .. }) => step.line(message::as_line(data)),
             Ok(Message::Answer { id, is_error }) => {
+                self.numbers_answers |= is_numbered;
                 self.settle(&id.key(), &data, is_error, scope, step);
             }
             Err(_) => step.log(
@@ -116,6 +123,9 @@ impl Core {
             return step
                 .log(Level::Warn, "dropped an answer of the remote agent that nobody waits for");
         };
+        if !request.accepted {
+            self.disown(&request.session, id);
+        }
         step.line(message::as_line(answer.clone()));
         if !is_error {
             self.succeeded(&request, answer, step);
@@ -174,7 +184,7 @@ impl Core {
         let Ok(Named { result }) = serde_json::from_slice(answer) else {
             return step.log(Level::Warn, "a new session was answered without a session id");
         };
-        if !stands_in_a_header(&result.session_id) {
+        if !is_header_value(result.session_id.as_bytes()) {
             return step.log(Level::Warn, "a new session has an id that cannot stand in a header");
         }
         let scope = Some(SessionId(Arc::from(result.session_id)));

@@ -20,8 +20,8 @@ impl Core {
             }
         };
         let session = self.sessions.get(&scope)?;
-        let may_deliver = session.stream.is_coming()
-            || matches!(session.stream.state, StreamState::Open { .. });
+        let may_deliver =
+            session.stream.is_coming() || matches!(session.stream.state, StreamState::Open { .. });
         let replays = self.ledger.is_open(id) || self.is_replaying(&scope);
         (scope != *came_on && may_deliver && replays && session.held.is_none()).then_some(scope)
     }

@@ -280,6 +280,8 @@ pub enum Waiter {
     Own(RequestId),
     /// Nobody: it is a notification.
     Nobody,
+    /// Nobody any more: the request was answered before its POST was.
+    Settled,
     /// Nobody: it cancels a turn, and goes only while a request that was open then still is (V10).
     Turn(BTreeSet<RequestId>),
     /// The agent: it answers this question.

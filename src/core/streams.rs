@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
+use super::editor::is_header_value;
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
-use super::message::{self, Message};
 use super::methods::Method;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
@@ -29,12 +29,25 @@ impl Core {
         stream.state = StreamState::Opening(generation);
         stream.was_attached = session.attached;
         self.timers.disarm(&Timer::Reopen(scope.clone()));
+        let unopened = step.now.plus(self.settings.post_timeout);
+        self.timers.arm(Timer::Unopened(scope.clone()), unopened);
         step.out.push(Effect::Open(Open {
             stream: StreamId { session: scope.clone(), epoch: self.epoch, generation },
             connection: connection.clone(),
             cursor: stream.cursor.clone(),
             renew_credential: stream.renewed,
         }));
+    }
+
+    /// The GET of a stream was not answered: it is given up, and asked for again.
+    pub(super) fn unopened(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get(scope) else { return };
+        if matches!(session.stream.state, StreamState::Opening(_)) {
+            self.close_stream(scope, step);
+            let timeout = self.settings.post_timeout.0;
+            let reason = format!("no answer within {timeout} ms (--post-timeout)");
+            self.stream_failed(scope, Outcome::Broken(reason), step);
+        }
     }
 
     /// Something happened on a live stream.
@@ -74,6 +87,7 @@ impl Core {
 
     fn stream_opened(&mut self, id: &StreamId, event_epoch: Option<Bytes>, step: &mut Step<'_>) {
         let scope = &id.session;
+        self.timers.disarm(&Timer::Unopened(scope.clone()));
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         stream.state = StreamState::Open { generation: id.generation, since: step.now };
@@ -136,7 +150,9 @@ impl Core {
         };
         // The cursor moves when the event has been dealt with (R3): by the end of this step it is,
         // whatever becomes of it, and an answer may end the session on the way.
-        if let Some(id) = id {
+        // An id that cannot be sent back leaves the cursor where it is; what the server then sends
+        // again is known by its id and content.
+        if let Some(id) = id.filter(|id| is_header_value(id)) {
             session.stream.cursor = Some(id).filter(|id| !id.is_empty());
         }
         if is_repeat {
@@ -145,9 +161,7 @@ impl Core {
         }
         self.not_quiet(scope, step);
         if let Some(data) = data {
-            self.numbers_answers |=
-                is_numbered && matches!(message::read(&data), Ok(Message::Answer { .. }));
-            self.deliver(scope, data, step);
+            self.deliver(scope, data, is_numbered, step);
         }
         self.heard(scope, step);
         self.watch(scope);
@@ -209,6 +223,7 @@ impl Core {
     /// The remote answered a GET, but not with a stream.
     fn stream_refused(&mut self, scope: &Scope, response: &Response, step: &mut Step<'_>) {
         let status = response.status;
+        self.timers.disarm(&Timer::Unopened(scope.clone()));
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
@@ -339,6 +354,8 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Stopped;
         }
+        // What was sent may be answered, but on a stream that nobody opens: it is in doubt (R10).
+        self.doubt_sent(scope, step);
         // The status is the stream's: what waited for it never left.
         let failure = Failure { delivery: Some(Delivery::Unsent), ..failure };
         self.fail_waiting(scope, &failure, step);
@@ -353,6 +370,7 @@ impl Core {
         }
         session.stream.state = StreamState::Closed;
         self.timers.disarm(&Timer::Reopen(scope.clone()));
+        self.timers.disarm(&Timer::Unopened(scope.clone()));
         self.timers.disarm(&Timer::Silent(scope.clone()));
     }
 

@@ -14,6 +14,8 @@ pub enum Timer {
     Retry,
     /// A POST has not been answered (L5).
     Unanswered(PostId),
+    /// The GET of a stream has not been answered.
+    Unopened(Scope),
     /// A stream is opened again (L12).
     Reopen(Scope),
     /// The first message of a lane is posted again (L10).

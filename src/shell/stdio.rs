@@ -8,8 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What one read asks for, and what one write takes together.
 const BLOCK: usize = 64 * 1024;
@@ -71,7 +70,7 @@ fn read_block(input: &mut impl Read, buffer: &mut BytesMut) -> io::Result<Bytes>
 #[derive(Debug)]
 pub(super) struct Output {
     queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+    done: oneshot::Receiver<()>,
 }
 
 #[derive(Debug, Default)]
@@ -97,8 +96,13 @@ impl Output {
     pub(super) fn new(output: impl Write + Send + 'static) -> Self {
         let queue = Arc::new(Queue::default());
         let shared = Arc::clone(&queue);
-        let thread = std::thread::spawn(move || write_all(output, &shared));
-        Self { queue, thread: Some(thread) }
+        let (is_done, done) = oneshot::channel();
+        std::thread::spawn(move || {
+            write_all(output, &shared);
+            // Whoever waited for it may be gone.
+            let _ = is_done.send(());
+        });
+        Self { queue, done }
     }
 
     /// Queues one line, without its LF.
@@ -124,14 +128,12 @@ impl Output {
         async move { queue.broken.notified().await }
     }
 
-    /// Waits until all lines are written.
-    pub(super) fn finish(mut self) {
+    /// Returns when all lines are written.
+    pub(super) async fn finish(self) {
         self.queue.lock().is_last = true;
         self.queue.filled.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // The thread does not panic; where it did, there is nothing to wait for.
-            let _ = thread.join();
-        }
+        // Where the thread is gone without a word there is nothing to wait for.
+        let _ = self.done.await;
     }
 }
 
@@ -250,6 +252,10 @@ mod tests {
         assert_eq!(lines, [Line::TooLong, Line::Whole(Bytes::from_static(b"{}"))]);
     }
 
+    fn waited(future: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future);
+    }
+
     /// Waits for a permission before each write, and tells what was written.
     struct Gate {
         permissions: std::sync::mpsc::Receiver<()>,
@@ -280,7 +286,7 @@ mod tests {
         for _ in 0..3 {
             permit.send(()).unwrap();
         }
-        output.finish();
+        waited(output.finish());
         let writes: Vec<Vec<u8>> = written.iter().collect();
         assert!(writes.len() < 3, "{writes:?}");
         assert_eq!(writes.concat(), b"a\nb\nc\n");
@@ -295,8 +301,7 @@ mod tests {
         for _ in 0..1000 {
             output.line(Bytes::from_static(b"line"));
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(broken);
-        output.finish();
+        waited(broken);
+        waited(output.finish());
     }
 }
