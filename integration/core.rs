@@ -7,14 +7,7 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 
 fn settings(seed: u64) -> Settings {
-    Settings {
-        hold: limits::HOLD,
-        connect_timeout: limits::CONNECT_TIMEOUT,
-        post_timeout: limits::POST_TIMEOUT,
-        max_message_bytes: limits::MAX_MESSAGE_BYTES,
-        seed,
-        unusable: None,
-    }
+    Settings { seed, ..Settings::default() }
 }
 
 fn step(core: &mut Core, now: u64, event: Event) -> Vec<Effect> {

@@ -395,4 +395,41 @@ mod unix {
         // Its end of the pipe is closed when it is gone.
         assert_eq!(program.reads(), "");
     }
+
+    /// A remote whose stream begins with a message that no pipe and no bound on lines holds.
+    fn flooding(method: &str) -> Option<Vec<u8>> {
+        match method {
+            "GET" => {
+                let text = "x".repeat(20 * 1024 * 1024);
+                Some(stream(&format!(
+                    "data: {{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":\"{text}\"}}\n\n"
+                )))
+            }
+            _ => healthy(method),
+        }
+    }
+
+    #[test]
+    fn s7_a_large_message_that_nobody_reads_does_not_hold_up_the_end() {
+        let remote = Remote::start(flooding);
+        let mut program = Program::connected(&remote);
+        program.output.read_exact(&mut [0; 1]).unwrap();
+        program.input = None;
+        assert_eq!(program.ends_within(GONE), Some(0));
+        remote.gets("DELETE");
+    }
+
+    #[test]
+    fn s7_a_second_signal_exits_at_once_also_while_an_output_that_nobody_reads_is_waited_for() {
+        let remote = Remote::start(flooding);
+        let mut program = Program::connected(&remote);
+        program.output.read_exact(&mut [0; 1]).unwrap();
+        program.signal("TERM");
+        remote.gets("DELETE");
+        let start = Instant::now();
+        program.signal("INT");
+        assert_eq!(program.ends_within(GONE), Some(0));
+        let took = start.elapsed();
+        assert!(took < Duration::from_millis(1_000), "the second signal took {took:?}");
+    }
 }

@@ -173,16 +173,20 @@ pub enum LogLevel {
     Warn,
     /// The steps of the link and of the sessions.
     Info,
-    /// The fate of every message.
+    /// What became of every POST.
     Debug,
-    /// Everything.
+    /// The same, and whatever else there is.
     Trace,
 }
 
 fn duration(text: &str) -> Result<Millis, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write a time as 500ms, 30s or 10m"))?;
-    u64::try_from(duration.as_millis()).map(Millis).map_err(|_| "this time is too long".to_owned())
+    match u64::try_from(duration.as_millis()) {
+        Ok(0) => Err("this time is too short: 1ms is the least".to_owned()),
+        Ok(millis) => Ok(Millis(millis)),
+        Err(_) => Err("this time is too long".to_owned()),
+    }
 }
 
 fn size(text: &str) -> Result<usize, String> {

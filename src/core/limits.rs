@@ -20,6 +20,11 @@ pub const BACKOFF_FIRST: Millis = Millis(250);
 pub const BACKOFF_CAP: Millis = Millis(15_000);
 /// A stream that stayed up this long is healthy: its backoff starts anew (L12).
 pub const HEALTHY_AFTER: Millis = Millis(10_000);
+/// A stream that lived shorter is hasty; after so many in a row a reconnect is never at once, whatever
+/// they delivered (I18).
+pub const HASTY: Millis = Millis(1_000);
+/// See [`HASTY`].
+pub const HASTY_STREAMS: u32 = 3;
 /// The longest `Retry-After` that is obeyed.
 pub const RETRY_AFTER_CAP: Millis = Millis(300_000);
 

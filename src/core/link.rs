@@ -201,7 +201,12 @@ impl Core {
     /// Drops every stream, POST and message, and answers every open request with what `failure`
     /// makes of how far it came.
     pub(super) fn drop_all(&mut self, step: &mut Step<'_>, failure: impl Fn(Delivery) -> Failure) {
-        let unsent = self.waiting_requests();
+        let mut unsent = self.waiting_requests();
+        if let Link::Connecting(connecting) = &self.link
+            && self.posts.is_empty()
+        {
+            unsent.insert(connecting.request.clone());
+        }
         for (scope, session) in std::mem::take(&mut self.sessions) {
             if let Some(generation) = session.stream.generation() {
                 let epoch = self.epoch;

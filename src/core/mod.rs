@@ -463,3 +463,21 @@ pub struct Settings {
     /// The configuration cannot be used: the reason, told as the answer to `initialize` (S9).
     pub unusable: Option<String>,
 }
+
+impl Default for Settings {
+    /// The settings that no flag changes.
+    fn default() -> Self {
+        Self {
+            hold: limits::HOLD,
+            connect_timeout: limits::CONNECT_TIMEOUT,
+            post_timeout: limits::POST_TIMEOUT,
+            orphan_timeout: limits::ORPHAN_TIMEOUT,
+            strict: false,
+            recover_alone: true,
+            notices: true,
+            max_message_bytes: limits::MAX_MESSAGE_BYTES,
+            seed: 0,
+            unusable: None,
+        }
+    }
+}

@@ -222,6 +222,8 @@ impl Core {
             self.timers.disarm(&Timer::Hold(scope.clone()));
         }
         let failed: VecDeque<Queued> = failed;
+        // Whatever the failure tells of, these did not leave.
+        let failure = &Failure { delivery: Some(Delivery::Unsent), ..failure.clone() };
         for message in failed {
             self.queued_bytes -= message.body.len();
             self.fail_message(&message, failure, step);
@@ -302,6 +304,11 @@ impl Core {
         outcome: Outcome,
         step: &mut Step<'_>,
     ) {
+        if let Outcome::Response(response) = &outcome {
+            let text =
+                format!("a POST of {} was answered with HTTP {}", name(scope), response.status);
+            step.log(Level::Debug, text);
+        }
         let verdict = verdict(&message, outcome);
         match verdict {
             Verdict::Again(again, trouble) if message.waiter != Waiter::Settled => {

@@ -72,7 +72,9 @@ impl Core {
         params: &Params<'_>,
         step: &mut Step<'_>,
     ) {
-        let named = params.session.as_ref().map(|session| SessionId(Arc::from(&**session)));
+        // One that cannot stand in a header cannot be answered to.
+        let named = params.session.as_ref().filter(|session| is_header_value(session.as_bytes()));
+        let named = named.map(|session| SessionId(Arc::from(&**session)));
         let session = named.or_else(|| scope.clone());
         match self.ledger.ask(id, method, methods::params(data), session, self.epoch) {
             Asked::New(ours) => step.line(message::as_line(message::with_id(data, id, &ours))),

@@ -138,6 +138,8 @@ pub struct Stream {
     pub cursor: Option<Bytes>,
     /// The delays between reconnects.
     pub backoff: Backoff,
+    /// How many streams in a row lived hardly at all.
+    pub hasty: u32,
     /// The server's `retry:`, a floor of the delay.
     pub floor: Millis,
     /// The credential was read again for this stream, and not yet accepted.

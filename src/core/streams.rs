@@ -318,11 +318,13 @@ impl Core {
 
     fn stream_ended(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        if let StreamState::Open { since, .. } = session.stream.state
-            && since.plus(limits::HEALTHY_AFTER) <= step.now
-        {
-            session.stream.backoff.reset();
-            self.losses.reset();
+        if let StreamState::Open { since, .. } = session.stream.state {
+            let is_hasty = step.now < since.plus(limits::HASTY);
+            session.stream.hasty = if is_hasty { session.stream.hasty + 1 } else { 0 };
+            if since.plus(limits::HEALTHY_AFTER) <= step.now {
+                session.stream.backoff.reset();
+                self.losses.reset();
+            }
         }
         match end {
             End::Clean => step.log(Level::Info, format!("the stream of {} ended", name(scope))),
@@ -339,7 +341,12 @@ impl Core {
     fn reopen_later(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
-        let delay = stream.backoff.next(&mut self.chance).max(stream.floor);
+        // A server that ends each stream after its first event is served, but not in a storm.
+        let delay = match stream.hasty {
+            0..limits::HASTY_STREAMS => stream.backoff.next(&mut self.chance),
+            _ => stream.backoff.next_after_failure(&mut self.chance),
+        };
+        let delay = delay.max(stream.floor);
         stream.state = StreamState::Waiting;
         if delay == Millis(0) {
             self.open_stream(scope, step);

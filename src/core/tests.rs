@@ -16,18 +16,7 @@ struct World {
 }
 
 fn settings() -> Settings {
-    Settings {
-        hold: limits::HOLD,
-        connect_timeout: limits::CONNECT_TIMEOUT,
-        post_timeout: limits::POST_TIMEOUT,
-        orphan_timeout: limits::ORPHAN_TIMEOUT,
-        strict: false,
-        recover_alone: true,
-        notices: true,
-        max_message_bytes: limits::MAX_MESSAGE_BYTES,
-        seed: 7,
-        unusable: None,
-    }
+    Settings { seed: 7, ..Settings::default() }
 }
 
 fn response(status: u16) -> Outcome {
@@ -188,8 +177,9 @@ fn r1_where_the_remote_does_not_know_the_session_yet_the_post_goes_first() {
         assert_eq!(world.answer(1, response(202)), "open 2 s\n");
         assert_eq!(world.on(2, StreamEvent::Refused(refused)), "open 3 s\n");
         let answer = r#"{"jsonrpc":"2.0","id":2,"result":null}"#;
-        assert_eq!(world.says(0, answer), format!("line {answer}\n"));
+        assert_eq!(world.says(0, answer), "", "the replay may come with the stream (R12)");
         world.opened(3);
+        assert_eq!(world.pass(50), format!("50: line {answer}\n"));
         assert_eq!(world.line(PROMPT), format!("post 2 s {PROMPT}\n"));
     }
 }
@@ -324,6 +314,28 @@ fn i13_many_stalled_sessions_leave_a_bounded_number_of_posts_and_the_rest_follow
 }
 
 #[test]
+fn l5_a_crowded_session_waits_for_its_turn_and_for_nothing_else() {
+    let mut world = World::up();
+    let prompt = |session: &str, id: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"sessionId":"{session}"}}}}"#
+        )
+    };
+    let many = limits::POSTS_AT_ONCE;
+    for session in 0..many {
+        let name = format!("a{session:02}");
+        world.line(&prompt(&name, 2 * session));
+        world.opened(session + 1);
+        world.line(&prompt(&name, 2 * session + 1));
+    }
+    world.line(&prompt("z", 2 * many));
+    assert_eq!(world.opened(many + 1), "");
+    assert_eq!(world.pass(40_000), "", "it is not held for its stream's sake");
+    let told = world.answer(1, response(202));
+    assert!(told.starts_with(&format!("post {} z ", many + 1)), "{told}");
+}
+
+#[test]
 fn r2_a_replaced_stream_delivers_nothing() {
     let mut world = World::with_session();
     let reopened = world.on(1, StreamEvent::Ended(End::Clean));
@@ -354,6 +366,7 @@ fn l12_a_stream_that_delivers_nothing_is_opened_again_ever_later() {
     assert_eq!(delays[0], 0);
     assert!((125..=250).contains(&delays[1]), "{delays:?}");
     assert!(delays[11] > 7_000 && delays[11] <= 15_000, "{delays:?}");
+    world.pass(1_000);
     world.says(stream, r#"{"jsonrpc":"2.0","method":"x"}"#);
     assert!(world.on(stream, StreamEvent::Ended(End::Clean)).contains("open"), "at once again");
 }

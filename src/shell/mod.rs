@@ -24,9 +24,10 @@ use std::{io, mem, process, thread};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes of lines that wait for the editor, past which its own lines are not read. Above the bound
-/// for streams, because streams make lines without end and the editor's lines only their answers.
-const INPUT_QUEUE_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
+/// Bytes of answers to the editor's own lines that may wait for it, past which its lines are not
+/// read. What streams deliver does not count: the end of its input must be seen however much of that
+/// waits.
+const ANSWER_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
 /// How long after the editor is gone the process is ended whatever happens: after the core's own
 /// limit, and within the 2 s of S7.
 const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
@@ -35,14 +36,18 @@ const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
 pub fn run(config: Config, log: &log::Log) -> io::Result<process::ExitCode> {
     let code = config.exit_code();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let output = runtime.block_on(async {
-        let signals = leaving::signals()?;
+    runtime.block_on(async {
+        let mut signals = leaving::signals()?;
         let lines = stdio::read(io::stdin(), config.settings.max_message_bytes);
         let mut shell = Shell::new(config, Output::new(io::stdout()));
-        shell.carry(lines, signals).await;
-        io::Result::Ok(shell.output)
+        shell.carry(lines, &mut signals).await;
+        tokio::select! {
+            () = shell.output.finish() => {}
+            // A second signal does not wait for an editor that does not read.
+            Some(()) = signals.recv() => {}
+        }
+        io::Result::Ok(())
     })?;
-    output.finish();
     log.flush();
     // A name that is still being looked up does not hold the end up.
     runtime.shutdown_background();
@@ -63,6 +68,8 @@ struct Shell {
     ends: mpsc::UnboundedReceiver<Event>,
     /// What streams deliver; taken while the editor keeps up (P6).
     batches: mpsc::Receiver<Batch>,
+    /// Bytes of lines that wait for the editor and answer its own, at the most.
+    answers: usize,
     code: u8,
     takes_streams: bool,
     is_leaving: bool,
@@ -82,6 +89,7 @@ impl Shell {
             output,
             ends,
             batches,
+            answers: 0,
             takes_streams: true,
             is_leaving: false,
             is_over: false,
@@ -92,20 +100,21 @@ impl Shell {
     async fn carry(
         &mut self,
         mut lines: mpsc::Receiver<Vec<Line>>,
-        mut signals: mpsc::Receiver<()>,
+        signals: &mut mpsc::Receiver<()>,
     ) {
         let mut watch = Watch::new();
         let mut gone = pin!(leaving::editor_gone(self.output.broken()));
         while !self.is_over {
             let waiting = self.output.waiting();
-            let takes_lines = !self.is_leaving && waiting < INPUT_QUEUE_BYTES;
+            self.answers = self.answers.min(waiting);
+            let takes_lines = !self.is_leaving && self.answers < ANSWER_BYTES;
             let takes_streams = waiting < limits::EDITOR_QUEUE_BYTES;
             if takes_streams != mem::replace(&mut self.takes_streams, takes_streams) {
                 self.step(Event::Listening(takes_streams));
             }
             tokio::select! {
                 batch = lines.recv(), if takes_lines => match batch {
-                    Some(batch) => batch.into_iter().for_each(|line| self.step(line.into())),
+                    Some(batch) => batch.into_iter().for_each(|line| self.answer(line)),
                     None => self.leave(),
                 },
                 Some(event) = self.ends.recv() => self.step(event),
@@ -117,6 +126,12 @@ impl Shell {
                 Some(()) = signals.recv() => self.signalled(),
             }
         }
+    }
+
+    fn answer(&mut self, line: Line) {
+        let before = self.output.waiting();
+        self.step(line.into());
+        self.answers += self.output.waiting().saturating_sub(before);
     }
 
     fn take(&mut self, batch: Batch) {

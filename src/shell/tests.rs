@@ -117,7 +117,7 @@ async fn p6_an_editor_that_does_not_read_stops_the_remote_and_loses_nothing() {
         let output = Output::new(editor.clone());
         let mut shell = Shell::new(config(&server.url("/acp"), http), output);
         let (lines, input) = mpsc::channel(1);
-        let (_signals, signals) = mpsc::channel(1);
+        let (_signals, mut signals) = mpsc::channel(1);
         lines.send(vec![Line::Whole(INITIALIZE.into())]).await.unwrap();
         let reading = async {
             let held = settled(|| made.load(Ordering::Relaxed)).await;
@@ -128,7 +128,7 @@ async fn p6_an_editor_that_does_not_read_stops_the_remote_and_loses_nothing() {
             settled(|| editor.received()).await;
         };
         tokio::select! {
-            () = shell.carry(input, signals) => panic!("ended"),
+            () = shell.carry(input, &mut signals) => panic!("ended"),
             () = reading => {}
         }
         let text = editor.text();
