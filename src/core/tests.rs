@@ -350,6 +350,26 @@ fn r2_a_replaced_stream_delivers_nothing() {
 }
 
 #[test]
+fn l11_ks17_after_a_sleep_every_stream_is_opened_again_at_once() {
+    let mut world = World::with_session();
+    assert_eq!(world.step(Event::Woke), "close 0\nopen 2 -\nclose 1\nopen 3 s\n");
+}
+
+#[test]
+fn l11_silence_says_nothing_while_streams_are_not_read() {
+    let mut world = World::with_session();
+    for _ in 0..3 {
+        world.on(1, StreamEvent::Comment);
+        world.pass(10_000);
+    }
+    world.step(Event::Listening(false));
+    assert_eq!(world.pass(600_000), "");
+    world.step(Event::Listening(true));
+    assert_eq!(world.pass(29_000), "");
+    assert_eq!(world.pass(1_000), "660000: close 1\n660000: open 2 s\n");
+}
+
+#[test]
 fn l12_a_stream_that_delivers_nothing_is_opened_again_ever_later() {
     let mut world = World::with_session();
     let mut delays = Vec::new();
