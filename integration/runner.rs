@@ -4,7 +4,7 @@
 use acp_tether::transcript::format::{Player, Transcript};
 use acp_tether::transcript::live_player::{self, Bridge};
 use acp_tether::transcript::player::Failure;
-use acp_tether::transcript::virtual_player;
+use acp_tether::transcript::virtual_player::{self, Harm, How};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -32,6 +32,40 @@ fn every_transcript_holds_over_http_1_1() {
     play_all(Player::Live, AT_ONCE, |transcript| {
         let is_about_the_version = transcript.header.flags.iter().any(|flag| flag == "--http");
         if is_about_the_version { Ok(()) } else { live_player::play(transcript, &bridge) }
+    });
+}
+
+/// One request to the remote fails, each in turn and in each way.
+#[test]
+fn i1_i18_every_transcript_survives_each_effect_failing_in_each_way() {
+    let ways = [
+        How::Refused(500),
+        How::Refused(404),
+        How::Refused(409),
+        How::Refused(410),
+        How::Unsent,
+        How::Broken,
+        How::Unanswered,
+    ];
+    play_all(Player::Virtual, 2, |transcript| {
+        // A file that moves a hundred megabytes once would move terabytes here.
+        if transcript.steps.iter().any(|step| step.text.contains("\"times\":1250000")) {
+            return Ok(());
+        }
+        let play = |harm: Option<Harm>| {
+            virtual_player::torture(transcript, harm).map_err(|reason| Failure {
+                line: 1,
+                step: format!("{harm:?}"),
+                reason,
+                log: String::new(),
+            })
+        };
+        for effect in 0..play(None)? {
+            for how in ways {
+                play(Some(Harm { effect, how }))?;
+            }
+        }
+        Ok(())
     });
 }
 

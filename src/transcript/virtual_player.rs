@@ -7,6 +7,7 @@ use super::format::{Fault, Signal, Transcript};
 use super::player::{self, Board, Failure, Reply, Request, Stage, unfit};
 use crate::cli::{Cli, Command};
 use crate::config::Config;
+use crate::core::message::{self, Malformed, Message};
 use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
@@ -15,7 +16,7 @@ use crate::wire::lines::{Line, Lines};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
 use clap::Parser;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Plays a transcript in virtual time.
@@ -35,6 +36,60 @@ pub fn play(transcript: &Transcript) -> Result<(), Failure> {
     )
 }
 
+/// One effect of the core that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Harm {
+    /// Which request to the remote fails, counted from 0.
+    pub effect: usize,
+    /// How.
+    pub how: How,
+}
+
+/// How a request to the remote fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The remote refuses it with this status.
+    Refused(u16),
+    /// It never left.
+    Unsent,
+    /// It was sent, and then the network broke.
+    Broken,
+    /// Nothing is ever heard of it.
+    Unanswered,
+}
+
+/// Plays a transcript while one effect fails, up to the end of the process. What the transcript
+/// expects does not count, only what holds whatever happens: every request gets exactly one answer
+/// (I1), every line is one JSON-RPC line (I6), nothing spins (I18), the process ends (I16). What comes
+/// back is how many effects there were.
+///
+/// # Errors
+/// What did not hold.
+pub fn torture(transcript: &Transcript, harm: Option<Harm>) -> Result<usize, String> {
+    let settings = settings(&transcript.header.flags)?;
+    let core = Machine::Core(Box::new(Core::new(settings.clone())));
+    let mut stage = VirtualStage { harm, ..VirtualStage::new(core, &settings) };
+    player::play_through(transcript, &mut stage)?;
+    // Long after the last fault, and longer than any time limit.
+    stage.advance(Millis(stage.now.0 + 1_200_000));
+    stage.end_input();
+    stage.advance(Millis(stage.now.0 + limits::EXIT.0));
+    if let Some(fault) = stage.board.fault {
+        return Err(fault);
+    }
+    if stage.board.exit.is_none() {
+        return Err("I16: the process does not end".to_owned());
+    }
+    let ids: BTreeSet<_> = stage.owed.keys().chain(stage.paid.keys()).collect();
+    for id in ids {
+        let (owed, paid) = (stage.owed.get(id).unwrap_or(&0), stage.paid.get(id).unwrap_or(&0));
+        if owed != paid {
+            return Err(format!("I1: {owed} answers are owed under id {id}, {paid} came"));
+        }
+    }
+    Ok(stage.performed)
+}
+
 /// The flags of `connect`, as the settings of the core. Chance is the same in every play.
 fn settings(flags: &[String]) -> Result<Settings, String> {
     let words = ["acp-tether", "connect", "http://127.0.0.1/"].into_iter().map(str::to_owned);
@@ -46,6 +101,11 @@ fn settings(flags: &[String]) -> Result<Settings, String> {
         }
         Command::Demo(_) => Err("these are not flags of connect".to_owned()),
     }
+}
+
+/// What an id says, however it is spelled.
+fn meaning(id: &str) -> String {
+    serde_json::from_str::<String>(id).map_or_else(|_| id.to_owned(), |text| format!("{text:?}"))
 }
 
 fn millis(time: Duration) -> Millis {
@@ -91,6 +151,12 @@ struct VirtualStage {
     asked: Vec<Asked>,
     limit: usize,
     reachable: bool,
+    harm: Option<Harm>,
+    /// How many requests the core has made.
+    performed: usize,
+    /// How many answers the editor must get under each id, and how many it got.
+    owed: BTreeMap<String, usize>,
+    paid: BTreeMap<String, usize>,
 }
 
 /// A request as the core made it.
@@ -113,7 +179,59 @@ impl VirtualStage {
             asked: Vec::new(),
             limit: settings.max_message_bytes,
             reachable: true,
+            harm: None,
+            performed: 0,
+            owed: BTreeMap::new(),
+            paid: BTreeMap::new(),
         }
+    }
+
+    /// Notes what answer the editor must get to what it says.
+    fn owe(&mut self, event: &Event) {
+        let id = match event {
+            Event::Line(line) => match message::read(line) {
+                Ok(Message::Request { id, .. }) => id.raw().to_owned(),
+                Ok(Message::Notification { .. } | Message::Answer { .. }) => return,
+                Err(Malformed::NotJson) => "null".to_owned(),
+                Err(Malformed::NotMessage(id)) => id,
+            },
+            Event::LineTooLong => "null".to_owned(),
+            _ => return,
+        };
+        *self.owed.entry(meaning(&id)).or_default() += 1;
+    }
+
+    /// Fails a request of the core, if it is the one.
+    fn is_harmed(&mut self, effect: &Effect) -> bool {
+        let tell = |outcome: Outcome| match effect {
+            Effect::Post(post) => Some(Event::Posted(post.id, outcome)),
+            Effect::Delete(_) => Some(Event::Deleted(outcome)),
+            Effect::Open(open) => {
+                let event = match outcome {
+                    Outcome::Response(response) => StreamEvent::Refused(response),
+                    failed => StreamEvent::Failed(failed),
+                };
+                Some(Event::Stream(open.stream.clone(), event))
+            }
+            _ => None,
+        };
+        if !matches!(effect, Effect::Post(_) | Effect::Delete(_) | Effect::Open(_)) {
+            return false;
+        }
+        self.performed += 1;
+        let Some(Harm { effect: number, how }) = self.harm else { return false };
+        if number + 1 != self.performed {
+            return false;
+        }
+        self.events.extend(match how {
+            How::Refused(status) => {
+                tell(Outcome::Response(Response { status, ..Response::default() }))
+            }
+            How::Unsent => tell(Outcome::Unsent(REFUSED.to_owned())),
+            How::Broken => tell(Outcome::Broken(CUT.to_owned())),
+            How::Unanswered => None,
+        });
+        true
     }
 
     /// Tells the core all that it has to hear, and does what it says.
@@ -123,6 +241,7 @@ impl VirtualStage {
                 self.events.clear();
                 return;
             }
+            self.owe(&event);
             let mut effects = Vec::new();
             self.machine.step(self.now, event, &mut effects);
             for effect in effects {
@@ -136,8 +255,16 @@ impl VirtualStage {
             self.board.fail(format!("after the exit came {effect:?}"));
             return;
         }
+        if self.is_harmed(&effect) {
+            return;
+        }
         match effect {
-            Effect::Line(line) => self.board.see(line),
+            Effect::Line(line) => {
+                if let Ok(Message::Answer { id, .. }) = message::read(&line) {
+                    *self.paid.entry(meaning(id.raw())).or_default() += 1;
+                }
+                self.board.see(line);
+            }
             Effect::Post(post) => {
                 if let Some(reason) = unfit(&post.body) {
                     self.board
