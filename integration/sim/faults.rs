@@ -346,6 +346,8 @@ fn fault(chance: &mut Chance, is_isolated: bool) -> Fault {
         6 => Fault::PostUnacknowledged,
         7 => Fault::PostHangs,
         8 => Fault::PostHangsTaken,
+        // A page with a 200 is an acceptance to a POST (L9).
+        9..=13 if refusal == Refusal::Page => Fault::PostStatus(Refusal::Reload),
         9..=13 => Fault::PostStatus(refusal),
         14 => Fault::GetUnsent,
         15 => Fault::GetBroken,

@@ -21,8 +21,22 @@ impl Core {
         // Some servers number everything but answers, and those alone are what is waited for.
         let is_safe = !session.stream.seen.is_empty() && self.numbers_answers;
         let may_have_lost = matches!(end, End::Broken(_)) && !is_safe;
-        if !may_have_lost || sent.is_empty() {
-            return true;
+        if may_have_lost {
+            self.doubt_sent(scope, step);
+        }
+        true
+    }
+
+    /// The answers to what was sent may never come (R9).
+    pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let mut sent = self.sent_of(scope);
+        if scope.is_none() {
+            // Their answers come on either stream (R1).
+            sent.extend(self.sent_on_either());
+        }
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if sent.is_empty() {
+            return;
         }
         step.log(Level::Warn, format!("answers may be lost with the stream of {}", name(scope)));
         session.doubted.extend(sent);
@@ -31,7 +45,18 @@ impl Core {
         if was_cancelled {
             self.expect_confirmation(scope, step);
         }
-        true
+    }
+
+    /// The sent requests that are of a session and may be answered on the connection's stream.
+    fn sent_on_either(&self) -> Vec<RequestId> {
+        let waiting = self.waiting_requests();
+        let is_either = |id: &RequestId| {
+            self.ledger
+                .method_of(id)
+                .is_some_and(|method| method.mends() || method == Method::EndSession)
+        };
+        let open = self.ledger.all().into_iter();
+        open.filter(|id| !waiting.contains(id) && is_either(id)).collect()
     }
 
     /// The strict form (R11): exactly the requests that were sent fail, and the next message opens

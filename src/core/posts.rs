@@ -285,6 +285,10 @@ impl Core {
         match verdict {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
             Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
+            // The next way of a restore may be the load that is asked for (C3).
+            Verdict::Conflict(failure) if matches!(message.waiter, Waiter::Own(_)) => {
+                self.fail_message(&message, &failure, step);
+            }
             Verdict::Conflict(failure) => {
                 self.fail_message(&message, &failure, step);
                 self.conflict(scope, failure, step);

@@ -94,6 +94,10 @@ impl Core {
         came_on: &Scope,
         step: &mut Step<'_>,
     ) {
+        if self.is_held(id) {
+            // The same answer again: the first has its time (P2, R12).
+            return step.log(Level::Warn, "dropped a second answer of the remote agent");
+        }
         match self.closes_replay(id, came_on) {
             Some(scope) => self.hold_answer(&scope, id, answer, is_error, step),
             None => self.settle_now(id, answer, is_error, step),
@@ -119,6 +123,11 @@ impl Core {
         step.line(message::as_line(answer.clone()));
         if !is_error {
             self.succeeded(&request, answer, step);
+        } else if let Some(session) = self.sessions.get_mut(&request.session)
+            && !session.attached
+        {
+            // It did not make the session known: the next message goes first again (R1).
+            session.stream.posted_first = false;
         }
         self.retire_if_idle(&request.session, step);
         self.pump(&request.session, step);

@@ -20,10 +20,16 @@ impl Core {
             }
         };
         let session = self.sessions.get(&scope)?;
-        let may_deliver = session.stream.is_coming()
-            || matches!(session.stream.state, StreamState::Open { .. });
+        let may_deliver =
+            session.stream.is_coming() || matches!(session.stream.state, StreamState::Open { .. });
         let replays = self.ledger.is_open(id) || self.is_replaying(&scope);
         (scope != *came_on && may_deliver && replays && session.held.is_none()).then_some(scope)
+    }
+
+    /// Whether the answer to a request waits for the end of a replay.
+    pub(super) fn is_held(&self, id: &RequestId) -> bool {
+        let mut held = self.sessions.values().filter_map(|session| session.held.as_ref());
+        held.any(|held| held.request == *id)
     }
 
     /// Whether what comes on a session's stream is the replay of our own `session/load`.

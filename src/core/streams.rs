@@ -325,6 +325,7 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Stopped;
         }
+        self.doubt_sent(scope, step);
         // The status is the stream's: what waited for it never left.
         let failure = Failure { delivery: Some(Delivery::Unsent), ..failure };
         self.fail_waiting(scope, &failure, step);
