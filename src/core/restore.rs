@@ -181,7 +181,7 @@ impl Core {
         match restore.request.take() {
             None => self.try_restore(scope, step),
             Some(id) => {
-                session.held.take_if(|held| held.request == id);
+                session.held.retain(|held| held.request != id);
                 self.own.remove(&id);
                 self.drop_own_message(scope, &id);
                 step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));

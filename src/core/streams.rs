@@ -94,7 +94,7 @@ impl Core {
             }
         }
         self.watch(scope);
-        self.not_quiet(scope, step);
+        self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
         self.pump(scope, step);
     }
