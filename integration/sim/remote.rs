@@ -613,7 +613,9 @@ impl Remote {
                 self.ask_again(connection, &session);
             }
             (_, Some(session)) if !known.owned.contains(&session) => {
-                self.reply_error(connection, None, id, -32002, "no such session here");
+                // On a stream that can be opened.
+                let stream = (self.kind.unknown_get == 200).then_some(&*session);
+                self.reply_error(connection, stream, id, -32002, "no such session here");
             }
             ("session/prompt", Some(session)) => self.prompt(connection, &session, id),
             ("session/close", Some(session)) => {

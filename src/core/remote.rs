@@ -123,11 +123,8 @@ impl Core {
         step.line(message::as_line(answer.clone()));
         if !is_error {
             self.succeeded(&request, answer, step);
-        } else if let Some(session) = self.sessions.get_mut(&request.session)
-            && !session.attached
-        {
-            // It did not make the session known: the next message goes first again (R1).
-            session.stream.posted_first = false;
+        } else {
+            self.stays_unknown(&request.session);
         }
         self.retire_if_idle(&request.session, step);
         self.pump(&request.session, step);

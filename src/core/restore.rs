@@ -147,12 +147,18 @@ impl Core {
             // The session was closed, or the editor restored it itself (V7).
             return step.log(Level::Debug, "ignored the answer to a restore that is over");
         };
+        let signed_in = restore.signed_in;
+        if is_error {
+            self.stays_unknown(scope);
+        }
         match own {
             Own::SignIn(_) if is_error => self.give_up_restore(scope, step),
             Own::SignIn(_) => self.try_restore(scope, step),
             Own::Restore(_) if !is_error => self.restored(scope, step),
-            Own::Restore(_) if wants_sign_in(answer) && !restore.signed_in => {
-                restore.signed_in = true;
+            Own::Restore(_) if wants_sign_in(answer) && !signed_in => {
+                if let Some(restore) = self.restore_of(scope, id) {
+                    restore.signed_in = true;
+                }
                 self.sign_in(scope, step);
             }
             Own::Restore(_) => self.try_next_way(scope, step),

@@ -106,10 +106,12 @@ impl Core {
         if !std::mem::take(&mut session.stream.gap) {
             return;
         }
+        let was_attached = session.attached;
+        // An answer may be in the gap.
+        self.doubt_sent(scope, step);
         let Some(id) = scope else {
             return step.log(Level::Warn, "messages of the connection's own stream are missing");
         };
-        let was_attached = session.attached;
         self.tell_gap(id, "Some of the agent's messages could not be delivered; the conversation above may be incomplete.", step);
         if was_attached {
             self.begin_restore(scope, lost(scope), step);
@@ -251,9 +253,15 @@ impl Core {
                 self.conflict(scope, Failure::refused(Kind::Conflict, reason, response), step);
             }
             410 => {
+                let had_cursor = stream.cursor.is_some();
                 stream.start_over();
                 stream.gap = true;
-                self.open_stream(scope, step);
+                if had_cursor {
+                    self.open_stream(scope, step);
+                } else {
+                    // It has nothing to do with a cursor, so it may come again and again (I11).
+                    self.reopen_later(scope, step);
+                }
             }
             _ => {
                 let reason = format!("the stream of {who} was refused with HTTP {status}");
@@ -285,6 +293,19 @@ impl Core {
             session.stream.trouble = Some((Kind::Connect, reason));
         }
         self.reopen_later(scope, step);
+    }
+
+    /// A message that was to make a session known to the remote did not: the next one goes first
+    /// again (R1).
+    pub(super) fn stays_unknown(&mut self, scope: &Scope) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if session.attached || !std::mem::take(&mut session.stream.posted_first) {
+            return;
+        }
+        if matches!(session.stream.state, StreamState::Waiting) {
+            session.stream.state = StreamState::Unknown;
+            self.timers.disarm(&Timer::Reopen(scope.clone()));
+        }
     }
 
     fn stream_ended(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) {
