@@ -507,10 +507,12 @@ impl Remote {
         }
         for connection in self.connections.values_mut() {
             connection.owned.remove(session);
-            if let Some(channel) = connection.channels.remove(&Some(session.to_owned()))
-                && let Some(reader) = channel.reader
-            {
+            let of = Some(session.to_owned());
+            if let Some(reader) = connection.channels.get(&of).and_then(|channel| channel.reader) {
                 self.out.push(Out::End(reader));
+            }
+            if self.kind.unknown_get != 200 {
+                connection.channels.remove(&of);
             }
             connection.questions.retain(|_, question| question.session != session);
         }
@@ -623,6 +625,11 @@ impl Remote {
                     channel.ring.clear();
                     channel.buffer.clear();
                 }
+                if let Some(turn) = self.sessions.get_mut(&session).and_then(|it| it.turn.as_mut())
+                {
+                    turn.is_cancelled = true;
+                }
+                self.turn_ends(&session);
                 self.reply(connection, on_stream.as_deref(), id, "{}");
                 if let Some(known) = self.connections.get_mut(connection) {
                     known.owned.remove(&session);

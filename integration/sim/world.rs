@@ -440,6 +440,8 @@ impl World {
     fn post(&mut self, post: Post) {
         let session = post.session.as_ref().map(|session| session.0.to_string());
         self.checks.posts(self.now, session.as_deref(), &post.body);
+        // An opening for the sake of a message is none that repeats by itself.
+        self.openings.remove(&session);
         let is_connect = post.connection.is_none();
         let fault = self.armed_for(session.as_deref(), |fault| match fault {
             Fault::ConnectRefused

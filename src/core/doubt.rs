@@ -14,17 +14,20 @@ impl Core {
     /// A stream has ended. Whether it is to be opened again.
     pub(super) fn doubt(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) -> bool {
         let sent = self.sent_of(scope);
-        if self.settings.strict && !sent.is_empty() {
-            return self.fail_strictly(scope, sent, step);
+        let is_reopened = !(self.settings.strict && !sent.is_empty());
+        if !is_reopened {
+            self.fail_strictly(scope, sent, step);
         }
-        let Some(session) = self.sessions.get_mut(scope) else { return true };
+        let Some(session) = self.sessions.get_mut(scope) else { return is_reopened };
         // Some servers number everything but answers, and those alone are what is waited for.
         let is_safe = !session.stream.seen.is_empty() && self.numbers_answers;
         let may_have_lost = matches!(end, End::Broken(_)) && !is_safe;
         if may_have_lost {
+            // Until the next one is open the server may still write to this one.
+            session.stream.broke = true;
             self.doubt_sent(scope, step);
         }
-        true
+        is_reopened
     }
 
     /// The answers to what was sent may never come (R9).
@@ -61,18 +64,12 @@ impl Core {
 
     /// The strict form (R11): exactly the requests that were sent fail, and the next message opens
     /// the stream again.
-    fn fail_strictly(
-        &mut self,
-        scope: &Scope,
-        sent: BTreeSet<RequestId>,
-        step: &mut Step<'_>,
-    ) -> bool {
+    fn fail_strictly(&mut self, scope: &Scope, sent: BTreeSet<RequestId>, step: &mut Step<'_>) {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Closed;
         }
         let reason = format!("the stream of {} ended before the answer came", name(scope));
         self.fail_each(sent, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
-        false
     }
 
     fn sent_of(&self, scope: &Scope) -> BTreeSet<RequestId> {

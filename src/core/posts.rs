@@ -370,8 +370,15 @@ impl Core {
         response: &Response,
         step: &mut Step<'_>,
     ) {
+        let is_settled = match &message.waiter {
+            Waiter::Editor(id) => !self.ledger.is_open(id),
+            Waiter::Own(id) => !self.own.contains_key(id),
+            _ => false,
+        };
         if let Some(session) = self.sessions.get_mut(scope)
             && matches!(session.stream.state, StreamState::Unknown)
+            // A refusal that came before its 202 made no session known.
+            && (session.attached || !is_settled)
         {
             session.stream.posted_first = true;
             self.open_stream(scope, step);

@@ -44,7 +44,8 @@ impl Core {
         match &session.standing {
             Standing::Restoring(restore) => {
                 restore.way == Way::Load
-                    && restore.request.as_ref().is_some_and(|id| !session.is_waiting(id))
+                    && (restore.may_have_arrived()
+                        || restore.request.as_ref().is_some_and(|id| !session.is_waiting(id)))
             }
             _ => false,
         }

@@ -46,6 +46,13 @@ impl Restore {
     }
 }
 
+impl Restore {
+    /// Whether an attempt of unknown fate may be what the agent answers.
+    pub fn may_have_arrived(&self) -> bool {
+        self.broken > 0
+    }
+}
+
 /// What a request of ours is for.
 #[derive(Clone, Debug)]
 pub(super) enum Own {

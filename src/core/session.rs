@@ -153,6 +153,8 @@ pub struct Stream {
     pub seen: Seen,
     /// Whose numbering the event ids are (R5).
     pub event_epoch: Option<Bytes>,
+    /// The last one broke, and something may have been lost with it (R9).
+    pub broke: bool,
     /// Messages are missing since the last opening (R6).
     pub gap: bool,
     /// Since when the server has refused the stream with 409 (R7).

@@ -93,6 +93,9 @@ impl Core {
                 return self.open_stream(scope, step);
             }
         }
+        if std::mem::take(&mut stream.broke) {
+            self.doubt_sent(scope, step);
+        }
         self.watch(scope);
         self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
