@@ -265,7 +265,7 @@ fn deeds(chance: &mut Chance, calm_at: u64, sessions: u8) -> Vec<Action> {
         act(chance.below(calm_at / 4), Deed::New);
     }
     let rare = chance.pick(&[10, 30, 1_000]);
-    for _ in 0..chance.between(20, 160) {
+    for _ in 0..chance.pick(&[20, 80, 250, 900]) {
         let at = chance.below(calm_at);
         let session = chance.below(u64::from(sessions)) as u8;
         let deed = match chance.below(16) {

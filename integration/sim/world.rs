@@ -343,7 +343,9 @@ impl World {
             Due::Act(What::Fault(fault, target)) => self.fault(fault, target),
             Due::Later(Later::Deed(deed)) => self.deed(deed),
             Due::Later(Later::Answer(id)) => {
-                if let Some(written) = self.editor.answers(&id) {
+                if self.ended_at.is_none()
+                    && let Some(written) = self.editor.answers(&id)
+                {
                     self.checks.answers(&id);
                     self.write(written);
                 }
@@ -430,6 +432,9 @@ impl World {
                 return;
             }
         };
+        if std::env::var_os("SIM_TRACE").is_some() {
+            eprintln!("{:>9} => {line}", self.now);
+        }
         // Whoever asks may have a stream opened.
         self.openings.clear();
         self.step(Event::Line(Bytes::from(line)));

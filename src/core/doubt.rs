@@ -53,10 +53,11 @@ impl Core {
     /// The sent requests that are of a session and may be answered on the connection's stream.
     fn sent_on_either(&self) -> Vec<RequestId> {
         let waiting = self.waiting_requests();
+        let is_attached = |scope: &Scope| self.sessions.get(scope).is_some_and(|it| it.attached);
         let is_either = |id: &RequestId| {
-            self.ledger
-                .method_of(id)
-                .is_some_and(|method| method.mends() || method == Method::EndSession)
+            self.ledger.place_of(id).is_some_and(|(method, scope)| {
+                method.mends() || method == Method::EndSession || !is_attached(scope)
+            })
         };
         let open = self.ledger.all().into_iter();
         open.filter(|id| !waiting.contains(id) && is_either(id)).collect()

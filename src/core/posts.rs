@@ -373,11 +373,11 @@ impl Core {
         let is_settled = match &message.waiter {
             Waiter::Editor(id) => !self.ledger.is_open(id),
             Waiter::Own(id) => !self.own.contains_key(id),
-            _ => false,
+            _ => true,
         };
         if let Some(session) = self.sessions.get_mut(scope)
             && matches!(session.stream.state, StreamState::Unknown)
-            // A refusal that came before its 202 made no session known.
+            // A refusal that came before its 202 made no session known; nor does a cancel.
             && (session.attached || !is_settled)
         {
             session.stream.posted_first = true;
