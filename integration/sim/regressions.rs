@@ -7,13 +7,18 @@ use std::thread;
 use super::{Failure, run, shrink};
 
 /// How many seeds, from 0.
-const SEEDS: u64 = 800;
+const SEEDS: u64 = 600;
 
 /// Seeds that found a fault of the core, and what it was. The fault is repaired.
-const FOUND: [(u64, &str); 0] = [];
+const FOUND: [(u64, &str); 4] = [
+    (115, "an answer was written to a stream that the core had closed, and never doubted"),
+    (842, "a cancel made a session known that was not"),
+    (971, "the answer of a closed session was lost in a gap of the connection's stream"),
+    (1493, "an error before its 202 kept the next load from going first"),
+];
 
 /// Seeds whose fault is known and not repaired yet: docs/SIMULATION.md tells of each.
-const OPEN: [u64; 4] = [115, 268, 539, 591];
+const OPEN: [u64; 1] = [349];
 
 /// Plays seeds on two threads; the first failure comes shortened.
 fn play(seeds: &[u64]) -> Option<Failure> {

@@ -633,6 +633,10 @@ impl Remote {
                 self.reply(connection, on_stream.as_deref(), id, "{}");
                 if let Some(known) = self.connections.get_mut(connection) {
                     known.owned.remove(&session);
+                    let channel = known.channels.get_mut(&Some(session.clone()));
+                    if let Some(reader) = channel.and_then(|channel| channel.reader.take()) {
+                        self.out.push(Out::End(reader));
+                    }
                     known.questions.retain(|_, question| question.session != session);
                 }
                 if let Some(closed) = self.sessions.get_mut(&session) {

@@ -361,6 +361,8 @@ impl Core {
         if let Some(generation) = session.stream.generation() {
             let stream = StreamId { session: scope.clone(), epoch: self.epoch, generation };
             step.out.push(Effect::Close(stream));
+            // The server writes to it until it notices (R9).
+            session.stream.broke = true;
         }
         session.stream.state = StreamState::Closed;
         self.timers.disarm(&Timer::Reopen(scope.clone()));
