@@ -70,6 +70,9 @@ pub struct Checks {
     pub is_flawless: bool,
     /// The editor has ended.
     pub has_ended: bool,
+    /// The sessions whose streams are open and move: of others the end of a replay is waited for in
+    /// vain (R12).
+    pub readable: BTreeSet<String>,
     open: BTreeMap<String, Request>,
     /// The bytes of every message of the editor, by number.
     lines: BTreeMap<u64, String>,
@@ -206,6 +209,10 @@ impl Checks {
         let is_held = match &message.sort {
             // It waits for the end of a replay, and is missed if it never comes.
             Sort::Answer(id) => self.open.contains_key(id),
+            // What was asked before the connection was lost, and is answered already (V6).
+            Sort::Question { ask, .. } => sent[..number]
+                .iter()
+                .any(|it| matches!(&it.sort, Sort::Question { ask: before, .. } if before == ask)),
             _ => false,
         };
         if !is_in_own_load && !is_held && !self.seen.contains(&number) {
@@ -266,7 +273,9 @@ impl Checks {
                 // Of two streams only the end of a replay is waited for (R12).
                 let closes = matches!(request.method.as_str(), "session/prompt" | "session/load")
                     || request.line.contains("replayFrom");
-                if closes {
+                let is_prompt = request.method == "session/prompt";
+                let comes = |session: &String| self.readable.contains(session);
+                if closes && (is_prompt || request.session.as_ref().is_some_and(comes)) {
                     self.in_order(request.session.clone(), number, true, text);
                 }
                 (text.to_owned(), Seen::Answer { request, result })
@@ -392,7 +401,9 @@ impl Checks {
             }
             _ => {}
         }
-        let is_fair = self.has_ended || text.contains("a turn is running");
+        let is_fair = self.has_ended
+            || text.contains("a turn is running")
+            || text.contains("was closed meanwhile");
         if self.is_flawless && !is_fair {
             self.fail("I1", format!("an error where nothing went wrong: {text}"));
         }

@@ -265,7 +265,7 @@ fn deeds(chance: &mut Chance, calm_at: u64, sessions: u8) -> Vec<Action> {
         act(chance.below(calm_at / 4), Deed::New);
     }
     let rare = chance.pick(&[10, 30, 1_000]);
-    for _ in 0..chance.between(20, 160) {
+    for _ in 0..chance.pick(&[20, 80, 250, 900]) {
         let at = chance.below(calm_at);
         let session = chance.below(u64::from(sessions)) as u8;
         let deed = match chance.below(16) {
@@ -346,6 +346,8 @@ fn fault(chance: &mut Chance, is_isolated: bool) -> Fault {
         6 => Fault::PostUnacknowledged,
         7 => Fault::PostHangs,
         8 => Fault::PostHangsTaken,
+        // A page with a 200 is an acceptance to a POST (L9).
+        9..=13 if refusal == Refusal::Page => Fault::PostStatus(Refusal::Reload),
         9..=13 => Fault::PostStatus(refusal),
         14 => Fault::GetUnsent,
         15 => Fault::GetBroken,

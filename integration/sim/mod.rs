@@ -15,6 +15,7 @@
 //! | `remote` | the agent and its server, of several kinds |
 //! | `checks` | the invariants |
 //! | `shrink` | the shortest list that still fails |
+//! | `regressions` | the seeds of `cargo test`, and those that once failed |
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,8 @@ mod chance;
 mod checks;
 mod editor;
 pub mod faults;
+#[cfg(test)]
+mod regressions;
 mod remote;
 mod shrink;
 pub mod world;

@@ -507,10 +507,12 @@ impl Remote {
         }
         for connection in self.connections.values_mut() {
             connection.owned.remove(session);
-            if let Some(channel) = connection.channels.remove(&Some(session.to_owned()))
-                && let Some(reader) = channel.reader
-            {
+            let of = Some(session.to_owned());
+            if let Some(reader) = connection.channels.get(&of).and_then(|channel| channel.reader) {
                 self.out.push(Out::End(reader));
+            }
+            if self.kind.unknown_get != 200 {
+                connection.channels.remove(&of);
             }
             connection.questions.retain(|_, question| question.session != session);
         }
@@ -613,7 +615,9 @@ impl Remote {
                 self.ask_again(connection, &session);
             }
             (_, Some(session)) if !known.owned.contains(&session) => {
-                self.reply_error(connection, None, id, -32002, "no such session here");
+                // On a stream that can be opened.
+                let stream = (self.kind.unknown_get == 200).then_some(&*session);
+                self.reply_error(connection, stream, id, -32002, "no such session here");
             }
             ("session/prompt", Some(session)) => self.prompt(connection, &session, id),
             ("session/close", Some(session)) => {
@@ -621,9 +625,18 @@ impl Remote {
                     channel.ring.clear();
                     channel.buffer.clear();
                 }
+                if let Some(turn) = self.sessions.get_mut(&session).and_then(|it| it.turn.as_mut())
+                {
+                    turn.is_cancelled = true;
+                }
+                self.turn_ends(&session);
                 self.reply(connection, on_stream.as_deref(), id, "{}");
                 if let Some(known) = self.connections.get_mut(connection) {
                     known.owned.remove(&session);
+                    let channel = known.channels.get_mut(&Some(session.clone()));
+                    if let Some(reader) = channel.and_then(|channel| channel.reader.take()) {
+                        self.out.push(Out::End(reader));
+                    }
                     known.questions.retain(|_, question| question.session != session);
                 }
                 if let Some(closed) = self.sessions.get_mut(&session) {

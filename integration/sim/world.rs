@@ -39,6 +39,9 @@ pub struct World {
     streams: BTreeMap<u64, Stream>,
     /// Until then nothing of a stream reaches the core: the editor does not read.
     editor_reads_at: u64,
+    /// What waits for that.
+    unread: VecDeque<(u64, StreamEvent, Option<usize>)>,
+    reads: bool,
     /// Until then nobody is there.
     network_back_at: u64,
     /// How much later than planned everything is, for the machine slept.
@@ -63,6 +66,7 @@ enum Due {
     Posted(PostId, Outcome),
     Get(Box<Open>),
     Stream(u64, StreamEvent, Option<usize>),
+    Read,
     Broken(u64, String),
     Unheld(u64),
     Noticed(u64),
@@ -139,6 +143,8 @@ impl World {
             posts: BTreeMap::new(),
             streams: BTreeMap::new(),
             editor_reads_at: 0,
+            unread: VecDeque::new(),
+            reads: false,
             network_back_at: 0,
             slept: 0,
             phase: Phase::Faults,
@@ -285,8 +291,18 @@ impl World {
 
     fn show(&mut self, line: &Bytes) {
         let may_be_idle = self.editor.may_be_idle();
+        if line.windows(8).any(|part| part == b"\"result\"") {
+            self.checks.readable = self
+                .living(Target::Any)
+                .into_iter()
+                .filter(|reader| self.streams[reader].held.is_none())
+                .filter_map(|reader| self.session_of(reader))
+                .collect();
+        }
         let seen = self.checks.line(self.now, line, &self.remote.sent, may_be_idle);
-        if let Seen::Answer { request, result } = &seen {
+        if let Seen::Answer { request, result } = &seen
+            && request.number > self.editor.first_probe
+        {
             self.judge(&request.method.clone(), request.session.as_deref(), result.is_some());
         }
         if let Some((delay, later)) = self.editor.sees(&seen, self.phase == Phase::Calm) {
@@ -327,7 +343,9 @@ impl World {
             Due::Act(What::Fault(fault, target)) => self.fault(fault, target),
             Due::Later(Later::Deed(deed)) => self.deed(deed),
             Due::Later(Later::Answer(id)) => {
-                if let Some(written) = self.editor.answers(&id) {
+                if self.ended_at.is_none()
+                    && let Some(written) = self.editor.answers(&id)
+                {
                     self.checks.answers(&id);
                     self.write(written);
                 }
@@ -342,6 +360,7 @@ impl World {
             }
             Due::Get(open) => self.get(&open),
             Due::Stream(stream, event, number) => self.deliver(stream, event, number),
+            Due::Read => self.read(),
             Due::Broken(stream, reason) => {
                 self.break_stream(stream, &reason);
             }
@@ -413,6 +432,11 @@ impl World {
                 return;
             }
         };
+        if std::env::var_os("SIM_TRACE").is_some() {
+            eprintln!("{:>9} => {line}", self.now);
+        }
+        // Whoever asks may have a stream opened.
+        self.openings.clear();
         self.step(Event::Line(Bytes::from(line)));
     }
 
@@ -421,6 +445,8 @@ impl World {
     fn post(&mut self, post: Post) {
         let session = post.session.as_ref().map(|session| session.0.to_string());
         self.checks.posts(self.now, session.as_deref(), &post.body);
+        // An opening for the sake of a message is none that repeats by itself.
+        self.openings.remove(&session);
         let is_connect = post.connection.is_none();
         let fault = self.armed_for(session.as_deref(), |fault| match fault {
             Fault::ConnectRefused
@@ -648,6 +674,21 @@ impl World {
         self.queue.insert((at, self.queued), Due::Stream(reader, event, number));
     }
 
+    /// The editor reads again: what waits goes on, in its order.
+    fn read(&mut self) {
+        self.reads = true;
+        while self.now >= self.editor_reads_at
+            && let Some((reader, event, number)) = self.unread.pop_front()
+        {
+            self.deliver(reader, event, number);
+        }
+        self.reads = false;
+        if !self.unread.is_empty() {
+            let delay = self.editor_reads_at - self.now;
+            self.after(delay, Due::Read);
+        }
+    }
+
     /// Something reaches the core on a stream.
     fn deliver(&mut self, reader: u64, event: StreamEvent, number: Option<usize>) {
         let Some(stream) = self.streams.get_mut(&reader) else { return };
@@ -669,11 +710,8 @@ impl World {
             }
             return;
         }
-        if self.now < self.editor_reads_at {
-            // Nothing overtakes what waits: all wait for the same moment, in their order.
-            let at = self.editor_reads_at;
-            self.queued += 1;
-            self.queue.insert((at, self.queued), Due::Stream(reader, event, number));
+        if self.now < self.editor_reads_at || !self.unread.is_empty() && !self.reads {
+            self.unread.push_back((reader, event, number));
             return;
         }
         if matches!(event, StreamEvent::Opened { .. }) {
@@ -886,7 +924,9 @@ impl World {
             Fault::Sleeps => self.sleep(),
             Fault::SlowEditor => {
                 self.happened(fault);
-                self.editor_reads_at = self.now + self.chance.between(100, 8_000);
+                let delay = self.chance.between(100, 8_000);
+                self.editor_reads_at = self.editor_reads_at.max(self.now + delay);
+                self.after(delay, Due::Read);
             }
             Fault::NetworkAway => {
                 self.happened(fault);
@@ -941,6 +981,7 @@ impl World {
         self.armed.clear();
         self.network_back_at = 0;
         self.editor_reads_at = 0;
+        self.after(0, Due::Read);
         self.remote.is_brisk = true;
         let streams: Vec<u64> = self.streams.keys().copied().collect();
         for reader in streams {

@@ -28,7 +28,7 @@ impl Core {
         step.log(Level::Warn, failure.message.as_str());
         session.stream.start_over();
         session.doubted.clear();
-        session.held = None;
+        session.held.clear();
         self.close_stream(scope, step);
         self.discard_answers(scope);
         self.withdraw(scope, None, step);

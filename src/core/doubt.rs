@@ -14,27 +14,34 @@ impl Core {
     /// A stream has ended. Whether it is to be opened again.
     pub(super) fn doubt(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) -> bool {
         let sent = self.sent_of(scope);
-        if self.settings.strict && !sent.is_empty() {
-            return self.fail_strictly(scope, sent, step);
+        let is_reopened = !(self.settings.strict && !sent.is_empty());
+        if !is_reopened {
+            self.fail_strictly(scope, sent, step);
         }
-        let Some(session) = self.sessions.get_mut(scope) else { return true };
+        let Some(session) = self.sessions.get_mut(scope) else { return is_reopened };
         // Some servers number everything but answers, and those alone are what is waited for.
         let is_safe = !session.stream.seen.is_empty() && self.numbers_answers;
         let may_have_lost = matches!(end, End::Broken(_)) && !is_safe;
-        if !may_have_lost || sent.is_empty() {
-            return true;
+        if may_have_lost {
+            // Until the next one is open the server may still write to this one.
+            session.stream.broke = true;
+            self.doubt_sent(scope, step);
         }
-        step.log(Level::Warn, format!("answers may be lost with the stream of {}", name(scope)));
-        self.doubt_sent(scope, step);
-        true
+        is_reopened
     }
 
-    /// Puts the sent requests of a scope in doubt.
+    /// The answers to what was sent may never come (R9).
     pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let sent = self.sent_of(scope);
-        let Some(session) = self.sessions.get_mut(scope).filter(|_| !sent.is_empty()) else {
+        let mut sent = self.sent_of(scope);
+        if scope.is_none() {
+            // Their answers come on either stream (R1).
+            sent.extend(self.sent_on_either());
+        }
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if sent.is_empty() {
             return;
-        };
+        }
+        step.log(Level::Warn, format!("answers may be lost with the stream of {}", name(scope)));
         session.doubted.extend(sent);
         let was_cancelled = session.cancelled.is_some();
         self.timers.arm(Timer::Orphan(scope.clone()), step.now.plus(self.settings.orphan_timeout));
@@ -43,20 +50,27 @@ impl Core {
         }
     }
 
+    /// The sent requests that are of a session and may be answered on the connection's stream.
+    fn sent_on_either(&self) -> Vec<RequestId> {
+        let waiting = self.waiting_requests();
+        let is_attached = |scope: &Scope| self.sessions.get(scope).is_some_and(|it| it.attached);
+        let is_either = |id: &RequestId| {
+            self.ledger.place_of(id).is_some_and(|(method, scope)| {
+                method.mends() || method == Method::EndSession || !is_attached(scope)
+            })
+        };
+        let open = self.ledger.all().into_iter();
+        open.filter(|id| !waiting.contains(id) && is_either(id)).collect()
+    }
+
     /// The strict form (R11): exactly the requests that were sent fail, and the next message opens
     /// the stream again.
-    fn fail_strictly(
-        &mut self,
-        scope: &Scope,
-        sent: BTreeSet<RequestId>,
-        step: &mut Step<'_>,
-    ) -> bool {
+    fn fail_strictly(&mut self, scope: &Scope, sent: BTreeSet<RequestId>, step: &mut Step<'_>) {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Closed;
         }
         let reason = format!("the stream of {} ended before the answer came", name(scope));
         self.fail_each(sent, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
-        false
     }
 
     fn sent_of(&self, scope: &Scope) -> BTreeSet<RequestId> {

@@ -325,6 +325,10 @@ impl Core {
         match verdict {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
             Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
+            // The next way of a restore may be the load that is asked for (C3).
+            Verdict::Conflict(failure) if matches!(message.waiter, Waiter::Own(_)) => {
+                self.fail_message(&message, &failure, step);
+            }
             Verdict::Conflict(failure) => {
                 self.fail_message(&message, &failure, step);
                 self.conflict(scope, failure, step);
@@ -410,8 +414,15 @@ impl Core {
         response: &Response,
         step: &mut Step<'_>,
     ) {
+        let is_settled = match &message.waiter {
+            Waiter::Editor(id) => !self.ledger.is_open(id),
+            Waiter::Own(id) => !self.own.contains_key(id),
+            _ => true,
+        };
         if let Some(session) = self.sessions.get_mut(scope)
             && matches!(session.stream.state, StreamState::Unknown)
+            // A refusal that came before its 202 made no session known; nor does a cancel.
+            && (session.attached || !is_settled)
         {
             session.stream.posted_first = true;
             self.open_stream(scope, step);

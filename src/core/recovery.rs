@@ -110,7 +110,7 @@ impl Core {
     /// Answers the requests that are not waiting in a lane: those that were sent.
     fn fail_sent(&mut self, why: &str, step: &mut Step<'_>) {
         let held: Vec<_> =
-            self.sessions.values_mut().filter_map(|session| session.held.take()).collect();
+            self.sessions.values_mut().flat_map(|session| session.held.drain(..)).collect();
         for held in held {
             self.settle_now(&held.request, &held.answer, held.is_error, step);
         }

@@ -103,7 +103,11 @@ impl Core {
         came_on: &Scope,
         step: &mut Step<'_>,
     ) {
-        match self.closes_replay(id, came_on) {
+        if self.is_held(id) {
+            // The same answer again: the first has its time (P2, R12).
+            return step.log(Level::Warn, "dropped a second answer of the remote agent");
+        }
+        match self.closes_replay(id, is_error, came_on) {
             Some(scope) => self.hold_answer(&scope, id, answer, is_error, step),
             None => self.settle_now(id, answer, is_error, step),
         }
@@ -131,6 +135,8 @@ impl Core {
         step.line(message::as_line(answer.clone()));
         if !is_error {
             self.succeeded(&request, answer, step);
+        } else {
+            self.stays_unknown(&request.session);
         }
         self.retire_if_idle(&request.session, step);
         self.pump(&request.session, step);

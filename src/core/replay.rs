@@ -11,7 +11,12 @@ use super::{Core, Step, limits};
 
 impl Core {
     /// Whether an answer closes a replay that may still be on its way on another stream.
-    pub(super) fn closes_replay(&mut self, id: &RequestId, came_on: &Scope) -> Option<Scope> {
+    pub(super) fn closes_replay(
+        &mut self,
+        id: &RequestId,
+        is_error: bool,
+        came_on: &Scope,
+    ) -> Option<Scope> {
         let scope = match self.own.get(id) {
             Some(own) => own.restores()?.clone(),
             None => {
@@ -20,10 +25,17 @@ impl Core {
             }
         };
         let session = self.sessions.get(&scope)?;
-        let may_deliver =
-            session.stream.is_coming() || matches!(session.stream.state, StreamState::Open { .. });
+        // An error closes no replay that is worth waiting for the stream.
+        let may_deliver = matches!(session.stream.state, StreamState::Open { .. })
+            || session.stream.is_coming() && !is_error;
         let replays = self.ledger.is_open(id) || self.is_replaying(&scope);
-        (scope != *came_on && may_deliver && replays && session.held.is_none()).then_some(scope)
+        (scope != *came_on && may_deliver && replays).then_some(scope)
+    }
+
+    /// Whether the answer to a request waits for the end of a replay.
+    pub(super) fn is_held(&self, id: &RequestId) -> bool {
+        let mut held = self.sessions.values().flat_map(|session| &session.held);
+        held.any(|held| held.request == *id)
     }
 
     /// Whether what comes on a session's stream is the replay of our own `session/load`.
@@ -32,7 +44,8 @@ impl Core {
         match &session.standing {
             Standing::Restoring(restore) => {
                 restore.way == Way::Load
-                    && restore.request.as_ref().is_some_and(|id| !session.is_waiting(id))
+                    && (restore.may_have_arrived()
+                        || restore.request.as_ref().is_some_and(|id| !session.is_waiting(id)))
             }
             _ => false,
         }
@@ -49,36 +62,47 @@ impl Core {
     ) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let (request, answer) = (request.clone(), answer.clone());
-        session.held = Some(Held { request, answer, is_error, since: step.now });
+        session.held.push(Held { request, answer, is_error, since: step.now });
         self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_QUIET));
     }
 
     /// Something came on a session's stream: its held answer waits on, but not for ever.
     pub(super) fn not_quiet(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let Some(held) = self.sessions.get(scope).and_then(|session| session.held.as_ref()) else {
+        let Some(held) = self.sessions.get(scope).and_then(|session| session.held.first()) else {
             return;
         };
         let until = step.now.plus(limits::REPLAY_QUIET).min(held.since.plus(limits::REPLAY_WAIT));
         self.timers.arm(Timer::Quiet(scope.clone()), until);
     }
 
-    /// The stream is quiet: the held answer goes on. While the stream is away the rest of the replay
-    /// may come with it; our own restore waits for that, the editor no longer than R12 says.
-    pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        if let Some(session) = self.sessions.get(scope)
-            && let Some(held) = &session.held
-            && session.stream.is_coming()
-        {
-            let patience = held.since.plus(limits::REPLAY_WAIT);
-            if self.own.contains_key(&held.request) || step.now < patience {
-                let at = patience.max(step.now.plus(limits::REPLAY_QUIET));
-                return self.timers.arm(Timer::Quiet(scope.clone()), at);
+    /// A session's stream is open again: what of a replay was not delivered comes.
+    pub(super) fn replay_goes_on(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        for held in &mut session.held {
+            // Our own restore has the time for it.
+            if self.own.contains_key(&held.request) {
+                held.since = step.now;
             }
         }
-        let Some(held) = self.sessions.get_mut(scope).and_then(|session| session.held.take())
-        else {
-            return;
+        self.not_quiet(scope, step);
+    }
+
+    /// The stream is quiet: the held answers go on. While the stream is away the rest of the replay
+    /// may come with it; our own restore waits for that, the editor no longer than R12 says.
+    pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let is_away = session.stream.is_coming();
+        let own = &self.own;
+        let waits = |held: &mut Held| {
+            let is_patient = step.now < held.since.plus(limits::REPLAY_WAIT);
+            is_away && (is_patient || own.contains_key(&held.request))
         };
-        self.settle_now(&held.request, &held.answer, held.is_error, step);
+        let released: Vec<Held> = session.held.extract_if(.., |held| !waits(held)).collect();
+        if !session.held.is_empty() {
+            self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_WAIT));
+        }
+        for held in released {
+            self.settle_now(&held.request, &held.answer, held.is_error, step);
+        }
     }
 }

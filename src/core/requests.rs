@@ -96,6 +96,11 @@ impl Ledger {
         self.requests.get(id).map(|request| request.method)
     }
 
+    /// The method of an open request, and the session that it belongs to.
+    pub fn place_of(&self, id: &RequestId) -> Option<(Method, &Option<SessionId>)> {
+        self.requests.get(id).map(|request| (request.method, &request.session))
+    }
+
     /// Whether a request is open.
     pub fn is_open(&self, id: &RequestId) -> bool {
         self.requests.contains_key(id)

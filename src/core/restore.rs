@@ -46,6 +46,13 @@ impl Restore {
     }
 }
 
+impl Restore {
+    /// Whether an attempt of unknown fate may be what the agent answers.
+    pub fn may_have_arrived(&self) -> bool {
+        self.broken > 0
+    }
+}
+
 /// What a request of ours is for.
 #[derive(Clone, Debug)]
 pub(super) enum Own {
@@ -147,12 +154,18 @@ impl Core {
             // The session was closed, or the editor restored it itself (V7).
             return step.log(Level::Debug, "ignored the answer to a restore that is over");
         };
+        let signed_in = restore.signed_in;
+        if is_error {
+            self.stays_unknown(scope);
+        }
         match own {
             Own::SignIn(_) if is_error => self.give_up_restore(scope, step),
             Own::SignIn(_) => self.try_restore(scope, step),
             Own::Restore(_) if !is_error => self.restored(scope, step),
-            Own::Restore(_) if wants_sign_in(answer) && !restore.signed_in => {
-                restore.signed_in = true;
+            Own::Restore(_) if wants_sign_in(answer) && !signed_in => {
+                if let Some(restore) = self.restore_of(scope, id) {
+                    restore.signed_in = true;
+                }
                 self.sign_in(scope, step);
             }
             Own::Restore(_) => self.try_next_way(scope, step),
@@ -181,7 +194,7 @@ impl Core {
         match restore.request.take() {
             None => self.try_restore(scope, step),
             Some(id) => {
-                session.held.take_if(|held| held.request == id);
+                session.held.retain(|held| held.request != id);
                 self.own.remove(&id);
                 self.drop_own_message(scope, &id);
                 step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));

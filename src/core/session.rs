@@ -32,8 +32,8 @@ pub struct Session {
     /// The remote said that it does not know the session, and it is being found out what is gone
     /// (R8).
     pub suspected: Option<Failure>,
-    /// An answer that waits until the replay has come to its end (R12).
-    pub held: Option<Held>,
+    /// Answers that wait until the replay has come to its end (R12).
+    pub held: Vec<Held>,
     /// Its stream.
     pub stream: Stream,
     /// Requests and notifications, posted one after another (L5).
@@ -82,7 +82,7 @@ impl Session {
 
     /// Nothing waits and nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.held.is_none() && self.lanes_are_idle()
+        self.held.is_empty() && self.lanes_are_idle()
     }
 
     fn lanes_are_idle(&self) -> bool {
@@ -155,6 +155,8 @@ pub struct Stream {
     pub seen: Seen,
     /// Whose numbering the event ids are (R5).
     pub event_epoch: Option<Bytes>,
+    /// The last one broke, and something may have been lost with it (R9).
+    pub broke: bool,
     /// Messages are missing since the last opening (R6).
     pub gap: bool,
     /// The editor knows of the gap, and nothing came since (V11).

@@ -107,8 +107,11 @@ impl Core {
                 return self.open_stream(scope, step);
             }
         }
+        if std::mem::take(&mut stream.broke) {
+            self.doubt_sent(scope, step);
+        }
         self.watch(scope);
-        self.not_quiet(scope, step);
+        self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
         self.pump(scope, step);
     }
@@ -120,10 +123,12 @@ impl Core {
         if !std::mem::take(&mut session.stream.gap) {
             return;
         }
+        let was_attached = session.attached;
+        // An answer may be in the gap.
+        self.doubt_sent(scope, step);
         let Some(id) = scope else {
             return step.log(Level::Warn, "messages of the connection's own stream are missing");
         };
-        let was_attached = session.attached;
         self.tell_gap(id, "Some of the agent's messages could not be delivered; the conversation above may be incomplete.", step);
         if was_attached {
             self.begin_restore(scope, lost(scope), step);
@@ -280,9 +285,15 @@ impl Core {
                 self.conflict(scope, Failure::refused(Kind::Conflict, reason, response), step);
             }
             410 => {
+                let had_cursor = stream.cursor.is_some();
                 stream.start_over();
                 stream.gap = true;
-                self.open_stream(scope, step);
+                if had_cursor {
+                    self.open_stream(scope, step);
+                } else {
+                    // It has nothing to do with a cursor, so it may come again and again (I11).
+                    self.reopen_later(scope, step);
+                }
             }
             _ => {
                 let reason = format!("the stream of {who} was refused with HTTP {status}");
@@ -314,6 +325,19 @@ impl Core {
             session.stream.trouble = Some((Kind::Connect, reason));
         }
         self.reopen_later(scope, step);
+    }
+
+    /// A message that was to make a session known to the remote did not: the next one goes first
+    /// again (R1).
+    pub(super) fn stays_unknown(&mut self, scope: &Scope) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if session.attached || !std::mem::take(&mut session.stream.posted_first) {
+            return;
+        }
+        if matches!(session.stream.state, StreamState::Waiting) {
+            session.stream.state = StreamState::Unknown;
+            self.timers.disarm(&Timer::Reopen(scope.clone()));
+        }
     }
 
     fn stream_ended(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) {
@@ -374,6 +398,8 @@ impl Core {
         if let Some(generation) = session.stream.generation() {
             let stream = StreamId { session: scope.clone(), epoch: self.epoch, generation };
             step.out.push(Effect::Close(stream));
+            // The server writes to it until it notices (R9).
+            session.stream.broke = true;
         }
         session.stream.state = StreamState::Closed;
         self.timers.disarm(&Timer::Reopen(scope.clone()));

@@ -177,7 +177,7 @@ fn r1_where_the_remote_does_not_know_the_session_yet_the_post_goes_first() {
         assert_eq!(world.answer(1, response(202)), "open 2 s\n");
         assert_eq!(world.on(2, StreamEvent::Refused(refused)), "open 3 s\n");
         let answer = r#"{"jsonrpc":"2.0","id":2,"result":null}"#;
-        assert_eq!(world.says(0, answer), "", "the replay may come with the stream (R12)");
+        assert_eq!(world.says(0, answer), "", "its replay may come with the stream (R12)");
         world.opened(3);
         assert_eq!(world.pass(50), format!("50: line {answer}\n"));
         assert_eq!(world.line(PROMPT), format!("post 2 s {PROMPT}\n"));
