@@ -51,7 +51,12 @@ fn main() {
                     let (seeds, tally, failures) = &mut *total.lock().unwrap();
                     *seeds += 1;
                     match outcome {
-                        Ok(seen) => tally.add(&seen),
+                        Ok(seen) => {
+                            tally.events += seen.events;
+                            for (fault, count) in seen.faults {
+                                *tally.faults.entry(fault).or_default() += count;
+                            }
+                        }
                         Err(failure) => failures.push(failure),
                     }
                 }

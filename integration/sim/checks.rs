@@ -74,6 +74,8 @@ pub struct Checks {
     /// vain (R12).
     pub readable: BTreeSet<String>,
     open: BTreeMap<String, Request>,
+    /// The sessions that the editor ever closed: what it still asks of them may fail.
+    closed: BTreeSet<String>,
     /// The bytes of every message of the editor, by number.
     lines: BTreeMap<u64, String>,
     /// How often the remote took each.
@@ -158,6 +160,9 @@ impl Checks {
     /// The editor writes a request.
     pub fn wrote_request(&mut self, request: &Request) {
         self.lines.insert(request.number, request.line.clone());
+        if request.method == "session/close" {
+            self.closed.extend(request.session.clone());
+        }
         self.open.insert(request.id.clone(), request.clone());
     }
 
@@ -401,7 +406,9 @@ impl Checks {
             }
             _ => {}
         }
+        let is_closed = |session: &String| self.closed.contains(session);
         let is_fair = self.has_ended
+            || request.session.as_ref().is_some_and(is_closed)
             || text.contains("a turn is running")
             || text.contains("was closed meanwhile");
         if self.is_flawless && !is_fair {

@@ -80,13 +80,3 @@ impl fmt::Display for Failure {
         Ok(())
     }
 }
-
-impl Tally {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Self) {
-        self.events += other.events;
-        for (fault, count) in &other.faults {
-            *self.faults.entry(*fault).or_default() += count;
-        }
-    }
-}

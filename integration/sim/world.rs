@@ -702,7 +702,7 @@ impl World {
             let is_closed = stream.is_closed;
             let id = stream.id.clone();
             if let StreamEvent::Message { id, data: Some(data) } = &event {
-                let id = id.as_ref().map(|id| text(id));
+                let id = id.as_ref().map(text);
                 self.is_lost(&Frame { id, data: text(data) });
             }
             if is_closed && self.chance.one_in(4) {

@@ -14,7 +14,7 @@ impl Core {
     /// A stream has ended. Whether it is to be opened again.
     pub(super) fn doubt(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) -> bool {
         let sent = self.sent_of(scope);
-        let is_reopened = !(self.settings.strict && !sent.is_empty());
+        let is_reopened = !self.settings.strict || sent.is_empty();
         if !is_reopened {
             self.fail_strictly(scope, sent, step);
         }
