@@ -44,9 +44,7 @@ impl Restore {
         let (request, way) = (None, Way::Resume);
         Self { request, way, signed_in: false, broken: 0, again: false, otherwise }
     }
-}
 
-impl Restore {
     /// Whether an attempt of unknown fate may be what the agent answers.
     pub fn may_have_arrived(&self) -> bool {
         self.broken > 0

@@ -154,8 +154,7 @@ impl Core {
             _ => false,
         };
         // The cursor moves when the event has been dealt with (R3): by the end of this step it is,
-        // whatever becomes of it, and an answer may end the session on the way.
-        // An id that cannot be sent back leaves the cursor where it is; what the server then sends
+        // whatever becomes of it, and an answer may end the session on the way. An id that cannot be sent back leaves the cursor where it is; what the server then sends
         // again is known by its id and content.
         if let Some(id) = id.filter(|id| is_header_value(id)) {
             session.stream.cursor = Some(id).filter(|id| !id.is_empty());
@@ -313,13 +312,18 @@ impl Core {
     }
 
     fn stream_failed(&mut self, scope: &Scope, outcome: Outcome, step: &mut Step<'_>) {
-        let (Outcome::Unsent(reason)
-        | Outcome::Broken(reason)
-        | Outcome::Redirected { reason, .. }) = outcome
-        else {
-            return;
+        self.timers.disarm(&Timer::Unopened(scope.clone()));
+        let (reason, redirect) = match outcome {
+            Outcome::Unsent(reason) | Outcome::Broken(reason) => (reason, None),
+            Outcome::Redirected { status, reason } => (reason, Some(status)),
+            Outcome::Response(response) => (format!("HTTP {}", response.status), None),
         };
         let reason = format!("the stream of {} cannot be opened: {reason}", name(scope));
+        if redirect.is_some() {
+            // It will be the same the next time; a person must configure the other URL (L8).
+            let failure = Failure::new(Kind::Http, Delivery::Unsent, reason);
+            return self.stop_stream(scope, Failure { status: redirect, ..failure }, step);
+        }
         step.log(Level::Warn, reason.as_str());
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.trouble = Some((Kind::Connect, reason));
