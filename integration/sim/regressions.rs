@@ -10,10 +10,11 @@ use super::{Failure, run, shrink};
 const SEEDS: u64 = 600;
 
 /// Seeds that found a fault of the core, and what it was. The fault is repaired.
-const FOUND: [(u64, &str); 3] = [
+const FOUND: [(u64, &str); 4] = [
     (115, "an answer was written to a stream that the core had closed, and never doubted"),
     (842, "a cancel made a session known that was not"),
     (971, "the answer of a closed session was lost in a gap of the connection's stream"),
+    (3080, "the replay of a load that was given up was passed on when the editor loaded"),
 ];
 
 /// Plays seeds on two threads; the first failure comes shortened.

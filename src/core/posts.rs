@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
-use super::session::{LaneName, Queued, Scope, StreamState, Waiter};
+use super::session::{LaneName, Queued, Scope, Standing, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, Effect, Level, Millis, Outcome, Post, PostId, Response, Step, limits, name};
 
@@ -174,8 +174,11 @@ impl Core {
             _ => session.trouble(),
         };
         let (kind, reason) = trouble.unwrap_or_else(|| {
-            let reason = format!("the remote agent did not open the stream of {}", name(scope));
-            (Kind::StreamLost, reason)
+            let failing = match session.standing {
+                Standing::Restoring(_) => "restore",
+                _ => "open the stream of",
+            };
+            (Kind::StreamLost, format!("the remote agent did not {failing} {}", name(scope)))
         });
         let reason = format!("{reason}; gave up after {} ms (--hold)", hold.0);
         let failure = Failure::new(kind, Delivery::Unsent, reason);

@@ -292,6 +292,8 @@ impl super::session::Session {
         self.doubted.clear();
         self.cancelled = None;
         self.suspected = None;
+        self.stale_replay = false;
+        self.draining = None;
         self.stream.forget_connection();
         for lane in [LaneName::Messages, LaneName::Answers] {
             let lane = self.lane(lane);

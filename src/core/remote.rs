@@ -45,7 +45,8 @@ impl Core {
                 self.withdraw_one(scope, &data, &params, step);
             }
             // The editor has it already (V3).
-            Ok(Message::Notification { .. }) if self.is_replaying(scope) => {}
+            Ok(Message::Notification { .. }) if self.is_held_back(scope) => step
+                .log(Level::Debug, format!("held back a replay on the stream of {}", name(scope))),
             Ok(Message::Notification { .. }) => step.line(message::as_line(data)),
             Ok(Message::Answer { id, is_error }) => {
                 self.numbers_answers |= is_numbered;

@@ -66,12 +66,29 @@ impl Core {
         self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_QUIET));
     }
 
-    /// Something came on a session's stream: its held answer waits on, but not for ever.
+    /// Whether what comes on a session's stream is a replay that the editor has already (V3).
+    pub(super) fn is_held_back(&self, scope: &Scope) -> bool {
+        let is_draining = self.sessions.get(scope).is_some_and(|it| it.draining.is_some());
+        is_draining || self.is_replaying(scope)
+    }
+
+    /// A stream is open on which the replay of a load that we gave up may still come: it is let pass
+    /// before anything is posted.
+    pub(super) fn drain(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let is_restoring = matches!(session.standing, Standing::Restoring(_));
+        if !is_restoring && std::mem::take(&mut session.stale_replay) {
+            session.draining = Some(step.now);
+            self.not_quiet(scope, step);
+        }
+    }
+
+    /// Something came on a session's stream: what waits for its silence waits on, but not for ever.
     pub(super) fn not_quiet(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let Some(held) = self.sessions.get(scope).and_then(|session| session.held.first()) else {
-            return;
-        };
-        let until = step.now.plus(limits::REPLAY_QUIET).min(held.since.plus(limits::REPLAY_WAIT));
+        let Some(session) = self.sessions.get(scope) else { return };
+        let since = session.draining.or(session.held.first().map(|held| held.since));
+        let Some(since) = since else { return };
+        let until = step.now.plus(limits::REPLAY_QUIET).min(since.plus(limits::REPLAY_WAIT));
         self.timers.arm(Timer::Quiet(scope.clone()), until);
     }
 
@@ -91,6 +108,7 @@ impl Core {
     /// may come with it; our own restore waits for that, the editor no longer than R12 says.
     pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.draining = None;
         let is_away = session.stream.is_coming();
         let own = &self.own;
         let waits = |held: &mut Held| {
@@ -104,5 +122,6 @@ impl Core {
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);
         }
+        self.pump(scope, step);
     }
 }

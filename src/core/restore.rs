@@ -192,6 +192,8 @@ impl Core {
         match restore.request.take() {
             None => self.try_restore(scope, step),
             Some(id) => {
+                let is_sent_load = restore.way == Way::Load && !session.is_waiting(&id);
+                session.stale_replay |= is_sent_load;
                 session.held.retain(|held| held.request != id);
                 self.own.remove(&id);
                 self.drop_own_message(scope, &id);
@@ -247,6 +249,8 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let Standing::Restoring(restore) = std::mem::take(&mut session.standing) else { return };
         self.timers.disarm(&Timer::Restore(scope.clone()));
+        let is_sent = restore.request.as_ref().is_some_and(|id| !session.is_waiting(id));
+        session.stale_replay |= restore.way == Way::Load && (is_sent || restore.may_have_arrived());
         self.own.retain(|id, _| Some(id) != restore.request.as_ref());
         if let Some(id) = &restore.request {
             self.drop_own_message(scope, id);

@@ -32,6 +32,11 @@ pub struct Session {
     /// The remote said that it does not know the session, and it is being found out what is gone
     /// (R8).
     pub suspected: Option<Failure>,
+    /// The replay of a load of ours that was given up may still come on its stream (V3).
+    pub stale_replay: bool,
+    /// Since when its open stream is read without being passed on, until it is quiet: what comes is
+    /// that replay.
+    pub draining: Option<Millis>,
     /// Answers that wait until the replay has come to its end (R12).
     pub held: Vec<Held>,
     /// Its stream.
@@ -66,7 +71,7 @@ impl Session {
         let is_own =
             matches!(self.messages.queue.front(), Some(Queued { waiter: Waiter::Own(_), .. }));
         let is_restoring = matches!(self.standing, Standing::Restoring(_));
-        self.suspected.is_some() || is_restoring && !is_own
+        self.suspected.is_some() || self.draining.is_some() || is_restoring && !is_own
     }
 
     /// Whether our request with this id has not been posted yet.

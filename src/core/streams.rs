@@ -111,6 +111,7 @@ impl Core {
             self.doubt_sent(scope, step);
         }
         self.watch(scope);
+        self.drain(scope, step);
         self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
         self.pump(scope, step);
@@ -354,6 +355,7 @@ impl Core {
                 self.losses.reset();
             }
         }
+        session.stale_replay |= session.draining.take().is_some();
         match end {
             End::Clean => step.log(Level::Info, format!("the stream of {} ended", name(scope))),
             End::Broken(why) => {
@@ -405,6 +407,7 @@ impl Core {
             // The server writes to it until it notices (R9).
             session.stream.broke = true;
         }
+        session.stale_replay |= session.draining.take().is_some();
         session.stream.state = StreamState::Closed;
         self.timers.disarm(&Timer::Reopen(scope.clone()));
         self.timers.disarm(&Timer::Unopened(scope.clone()));
