@@ -1,6 +1,6 @@
 //! One session fails alone (C1–C4), and how it is found out what a 404 means (R8).
 
-use super::error::{Delivery, Failure};
+use super::error::Failure;
 use super::link::Link;
 use super::posts::{lost_by, speaks_of_the_connection};
 use super::recovery::lost;
@@ -37,7 +37,7 @@ impl Core {
         if matches!(session.standing, Standing::Restoring(_)) {
             self.give_up_restore(scope, step);
         } else if !was_attached {
-            self.fail_waiting(scope, &unsent(failure), step);
+            self.fail_waiting(scope, &failure, step);
         } else if self.settings.recover_alone {
             self.begin_restore(scope, failure, step);
         } else {
@@ -47,14 +47,8 @@ impl Core {
 
     /// Fails the requests of a scope that were sent.
     pub(super) fn fail_sent_of(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
-        let waiting = self.waiting_requests();
-        for id in self.ledger.of_scope(scope.as_ref()) {
-            if !waiting.contains(&id) {
-                let accepted = self.ledger.request(&id).is_some_and(|request| request.accepted);
-                let delivery = Some(if accepted { Delivery::Accepted } else { Delivery::Unknown });
-                self.fail(&id, &Failure { delivery, ..failure.clone() }, step);
-            }
-        }
+        let sent = self.sent_of(scope);
+        self.fail_each(sent, failure, step);
     }
 
     /// The answers of a failed session go nowhere, least of all to another connection (C4).
@@ -176,8 +170,4 @@ impl Core {
             self.pump(&scope, step);
         }
     }
-}
-
-fn unsent(failure: Failure) -> Failure {
-    Failure { delivery: Some(Delivery::Unsent), ..failure }
 }

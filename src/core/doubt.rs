@@ -65,7 +65,7 @@ impl Core {
 
     /// The strict form (R11): exactly the requests that were sent fail, and the next message opens
     /// the stream again.
-    fn fail_strictly(&mut self, scope: &Scope, sent: BTreeSet<RequestId>, step: &mut Step<'_>) {
+    fn fail_strictly(&mut self, scope: &Scope, sent: Vec<RequestId>, step: &mut Step<'_>) {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Closed;
         }
@@ -73,7 +73,8 @@ impl Core {
         self.fail_each(sent, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
     }
 
-    fn sent_of(&self, scope: &Scope) -> BTreeSet<RequestId> {
+    /// The open requests of a scope that were sent, in the order in which they came.
+    pub(super) fn sent_of(&self, scope: &Scope) -> Vec<RequestId> {
         let waiting = self.waiting_requests();
         let open = self.ledger.of_scope(scope.as_ref()).into_iter();
         open.filter(|id| !waiting.contains(id)).collect()
@@ -135,7 +136,13 @@ impl Core {
         self.fail_each(prompts, &Failure { is_cancel: true, ..failure }, step);
     }
 
-    fn fail_each(&mut self, requests: BTreeSet<RequestId>, failure: &Failure, step: &mut Step<'_>) {
+    /// Fails requests that were sent, each with how far it came.
+    pub(super) fn fail_each(
+        &mut self,
+        requests: impl IntoIterator<Item = RequestId>,
+        failure: &Failure,
+        step: &mut Step<'_>,
+    ) {
         for id in requests {
             let accepted = self.ledger.request(&id).is_some_and(|request| request.accepted);
             let delivery = Some(if accepted { Delivery::Accepted } else { Delivery::Unknown });

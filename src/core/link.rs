@@ -1,4 +1,4 @@
-//! The connection: opening it (L1–L3) and losing it.
+//! The first connection (L1–L3). Those that replace it are in `recovery`.
 
 use bytes::Bytes;
 

@@ -9,10 +9,12 @@ use super::link::{Link, answer_to_initialize};
 use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
 use super::posts::Posting;
-use super::session::{Backoff, LaneName, Scope, Standing, Waiter};
+use super::restore::Restore;
+use super::session::{Backoff, LaneName, Queued, Scope, Session, Standing, Waiter};
 use super::timers::Timer;
 use super::{
-    Connection, Core, Effect, Level, Millis, Outcome, Post, PostId, Response, Step, StreamId, name,
+    Connection, Core, Effect, Level, Millis, Outcome, Post, PostId, Response, SessionId, Step,
+    StreamId, name,
 };
 
 /// What the first connection was opened with, for those that follow.
@@ -68,9 +70,9 @@ impl Core {
         for (scope, session) in &mut self.sessions {
             let is_restoring = matches!(session.standing, Standing::Restoring(_));
             if scope.is_some() && (session.attached || is_restoring) {
-                session.standing = Standing::Restoring(super::restore::Restore::new(lost(scope)));
+                session.standing = Standing::Restoring(Restore::new(lost(scope)));
             }
-            session.forget_connection();
+            self.queued_bytes -= session.forget_connection();
         }
         // A server that takes every `initialize` and knows no connection is not asked in a storm.
         match self.losses.next(&mut self.chance) {
@@ -122,11 +124,7 @@ impl Core {
         for session in broken_turns {
             self.tell_gap(&session, "The connection to the agent was lost in the middle of this turn; the rest of its output may be missing.", step);
         }
-        for id in sent {
-            let accepted = self.ledger.request(&id).is_some_and(|request| request.accepted);
-            let delivery = if accepted { Delivery::Accepted } else { Delivery::Unknown };
-            self.fail(&id, &Failure::new(Kind::ConnectionLost, delivery, why), step);
-        }
+        self.fail_each(sent, &Failure::new(Kind::ConnectionLost, Delivery::Unknown, why), step);
     }
 
     /// The requests that wait in a lane.
@@ -243,7 +241,7 @@ impl Core {
     }
 
     /// Tells once, in the conversation, that something may be missing from it (V11).
-    pub(super) fn tell_gap(&mut self, session: &super::SessionId, text: &str, step: &mut Step<'_>) {
+    pub(super) fn tell_gap(&mut self, session: &SessionId, text: &str, step: &mut Step<'_>) {
         let stream =
             self.sessions.get_mut(&Some(session.clone())).map(|session| &mut session.stream);
         let is_known =
@@ -285,9 +283,10 @@ pub(super) fn lost(scope: &Scope) -> Failure {
     Failure::new(Kind::SessionLost, Delivery::Unsent, reason)
 }
 
-impl super::session::Session {
-    /// Forgets what belongs to the lost connection; the cursor is offered on the next (R5).
-    fn forget_connection(&mut self) {
+impl Session {
+    /// Forgets what belongs to the lost connection; the cursor is offered on the next (R5). What comes
+    /// back is how many bytes wait no longer: our own requests are made anew for the next.
+    fn forget_connection(&mut self) -> usize {
         self.attached = false;
         self.doubted.clear();
         self.cancelled = None;
@@ -303,7 +302,9 @@ impl super::session::Session {
             lane.trouble = None;
             lane.backoff.reset();
         }
-        // Our own requests are made anew for the next connection.
-        self.messages.queue.retain(|message| !matches!(message.waiter, Waiter::Own(_)));
+        let is_own = |message: &&Queued| matches!(message.waiter, Waiter::Own(_));
+        let bytes = self.messages.queue.iter().filter(is_own).map(|own| own.body.len()).sum();
+        self.messages.queue.retain(|message| !is_own(&message));
+        bytes
     }
 }

@@ -91,11 +91,6 @@ impl Ledger {
         self.requests.get_mut(id)
     }
 
-    /// The method of an open request.
-    pub fn method_of(&self, id: &RequestId) -> Option<Method> {
-        self.requests.get(id).map(|request| request.method)
-    }
-
     /// The method of an open request, and the session that it belongs to.
     pub fn place_of(&self, id: &RequestId) -> Option<(Method, &Option<SessionId>)> {
         self.requests.get(id).map(|request| (request.method, &request.session))

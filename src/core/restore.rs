@@ -266,8 +266,7 @@ impl Core {
         step.log(Level::Error, failure.message.as_str());
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);
-        let unsent = Failure { delivery: Some(Delivery::Unsent), ..failure };
-        self.fail_waiting(scope, &unsent, step);
+        self.fail_waiting(scope, &failure, step);
     }
 
     /// The restore of a scope, if this is its request.

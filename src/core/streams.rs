@@ -5,7 +5,6 @@ use bytes::Bytes;
 use super::editor::is_header_value;
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
-use super::methods::Method;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
 use super::requests::Ledger;
@@ -309,7 +308,7 @@ impl Core {
         let Some(Queued { waiter: Waiter::Editor(id), .. }) = lane.queue.front() else {
             return false;
         };
-        ledger.method_of(id).is_some_and(Method::mends)
+        ledger.place_of(id).is_some_and(|(method, _)| method.mends())
     }
 
     fn stream_failed(&mut self, scope: &Scope, outcome: Outcome, step: &mut Step<'_>) {
@@ -393,8 +392,6 @@ impl Core {
         }
         // What was sent may be answered, but on a stream that nobody opens: it is in doubt (R10).
         self.doubt_sent(scope, step);
-        // The status is the stream's: what waited for it never left.
-        let failure = Failure { delivery: Some(Delivery::Unsent), ..failure };
         self.fail_waiting(scope, &failure, step);
     }
 

@@ -423,3 +423,23 @@ fn v5_a_lost_connection_answers_what_was_sent_and_keeps_what_was_not() {
     assert!(told.contains(r#""id":3,"error""#) && told.contains(r#""id":4,"error""#), "{told}");
     assert!(told.contains(r#""kind":"connect","delivery":"unsent""#), "{told}");
 }
+
+#[test]
+fn p6_a_restore_that_a_second_loss_overtakes_takes_no_room() {
+    let mut world = World::with_session();
+    let up_again = |world: &mut World| {
+        let id = world.core.own_ids;
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":"acp-tether-own-{id}","result":{{"protocolVersion":1,"agentCapabilities":{{"loadSession":true}}}}}}"#
+        );
+        world.answer(world.posts.len() - 1, json(200, &body));
+    };
+    world.core.opening.offers.load = true;
+    let gone = || Response { status: 404, ..Response::default() };
+    world.on(0, StreamEvent::Ended(End::Clean));
+    world.on(2, StreamEvent::Refused(gone()));
+    up_again(&mut world);
+    assert!(world.core.queued_bytes > 0, "the restore waits for its stream");
+    world.on(3, StreamEvent::Refused(gone()));
+    assert_eq!(world.core.queued_bytes, 0);
+}
