@@ -104,6 +104,8 @@ pub struct Checks {
     /// The messages that stood still on their way: the end of a replay is known by its silence, so
     /// one that pauses for seconds looks ended (R12).
     stalled: BTreeSet<usize>,
+    /// The editor's messages whose POST the core gave up.
+    given_up: BTreeSet<u64>,
     /// When the core last posted a load of its own, by session.
     own_loads: BTreeMap<String, u64>,
 }
@@ -450,6 +452,13 @@ impl Checks {
         })
     }
 
+    /// The core waits for a POST no longer: it may arrive after all, and after what came later.
+    pub fn gave_up(&mut self, body: &[u8]) {
+        if let Ok(Posted { number: Some(number), .. }) = serde_json::from_slice(body) {
+            self.given_up.insert(number);
+        }
+    }
+
     /// The remote takes a message.
     pub fn taken(&mut self, connection: Option<&str>, session: Option<&str>, body: &[u8]) {
         let Ok(posted) = serde_json::from_slice::<Posted<'_>>(body) else { return };
@@ -493,7 +502,7 @@ impl Checks {
         }
         let scope = (connection.to_owned(), session.map(str::to_owned));
         let before = self.order.insert(scope, number).unwrap_or_default();
-        if before > number {
+        if before > number && !self.given_up.contains(&number) {
             self.fail("I4", format!("taken after message {before}: {text}"));
         }
         if let Some(session) = session {
@@ -515,8 +524,12 @@ impl Checks {
         self.stalled.insert(number);
     }
 
-    /// The network lost a message of the remote for good.
+    /// The network lost a message of the remote for good. An answer that nobody waits for any more
+    /// is no loss: its request was answered with the error that tells.
     pub fn lost(&mut self, now: u64, number: usize, sent: &[Sent]) {
+        if matches!(&sent[number].sort, Sort::Answer(id) if !self.open.contains_key(id)) {
+            return;
+        }
         self.losses.push((now, sent[number].session.clone(), number));
     }
 

@@ -232,7 +232,7 @@ pub struct Remote {
     sessions_made: u64,
     turns: u64,
     asks: u64,
-    /// The numbering of events: another one after each restart.
+    /// The numbering of events of the streams that begin: another one whenever one begins anew.
     numbering: u64,
     /// Every message ever sent, by its number `_n`.
     pub sent: Vec<Sent>,
@@ -271,6 +271,16 @@ struct Channel {
     /// The events with ids, the newest last.
     ring: VecDeque<(u64, Frame)>,
     last_id: u64,
+    /// What its ids count in.
+    numbering: u64,
+}
+
+impl Connection {
+    /// A stream of it, as one that begins in this numbering if it is new.
+    fn channel(&mut self, session: Option<String>, numbering: u64) -> &mut Channel {
+        let new = || Channel { numbering, ..Channel::default() };
+        self.channels.entry(session).or_insert_with(new)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -368,6 +378,7 @@ impl Remote {
 
     fn initialize(&mut self, id: &str) -> Taken {
         self.connections_made += 1;
+        self.numbering += 1;
         let connection = format!("c{}", self.connections_made);
         self.connections.insert(connection.clone(), Connection::default());
         let Kind { version, loads, resumes, .. } = self.kind;
@@ -406,7 +417,7 @@ impl Remote {
         {
             return Err(refused(kind.unknown_get, "not a session of this connection").response);
         }
-        let channel = found.channels.entry(session.map(str::to_owned)).or_default();
+        let channel = found.channel(session.map(str::to_owned), self.numbering);
         if let Some(before) = channel.reader {
             if !kind.takes_over {
                 return Err(refused(409, "this stream is open already").response);
@@ -414,7 +425,7 @@ impl Remote {
             self.out.push(Out::End(before));
             channel.reader = None;
         }
-        let numbering = self.numbering;
+        let numbering = channel.numbering;
         let (of, cursor) = match cursor.and_then(|cursor| cursor.split_once('.')) {
             Some((of, number)) => (of.parse().ok(), number.parse::<u64>().ok()),
             None => (None, cursor.and_then(|cursor| cursor.parse().ok())),
@@ -511,8 +522,8 @@ impl Remote {
             if let Some(reader) = connection.channels.get(&of).and_then(|channel| channel.reader) {
                 self.out.push(Out::End(reader));
             }
-            if self.kind.unknown_get != 200 {
-                connection.channels.remove(&of);
+            if self.kind.unknown_get != 200 && connection.channels.remove(&of).is_some() {
+                self.numbering += 1;
             }
             connection.questions.retain(|_, question| question.session != session);
         }
@@ -525,6 +536,7 @@ impl Remote {
             channel.ring.clear();
             channel.buffer.retain(|frame| frame.id.is_none());
             channel.last_id = 0;
+            channel.numbering = self.numbering;
         }
     }
 
@@ -842,14 +854,14 @@ impl Remote {
             return;
         }
         let Some(known) = self.connections.get_mut(connection) else { return };
-        let channel = known.channels.entry(session).or_default();
+        let channel = known.channel(session, self.numbering);
         let mut frame = Frame { id: None, data: text };
         if self.kind.numbered && (!is_answer || self.kind.numbers_answers) {
             channel.last_id += 1;
             // With a named numbering ids are bare numbers, and come again.
             frame.id = Some(match self.kind.names_epoch {
                 true => channel.last_id.to_string(),
-                false => format!("{}.{}", self.numbering, channel.last_id),
+                false => format!("{}.{}", channel.numbering, channel.last_id),
             });
             channel.ring.push_back((channel.last_id, frame.clone()));
             if channel.ring.len() > RING {

@@ -94,6 +94,7 @@ enum Way {
 #[derive(Debug)]
 struct Flight {
     hangs: bool,
+    body: Bytes,
 }
 
 /// A GET, from its opening on.
@@ -262,8 +263,9 @@ impl World {
             Effect::Line(line) => self.show(&line),
             Effect::Post(post) => self.post(post),
             Effect::Abandon(post) => {
-                if self.posts.remove(&post).is_none() {
-                    self.checks.fail("I7", "a POST is dropped that is not under way");
+                match self.posts.remove(&post) {
+                    Some(flight) => self.checks.gave_up(&flight.body),
+                    None => self.checks.fail("I7", "a POST is dropped that is not under way"),
                 }
             }
             Effect::Open(open) => self.open(open),
@@ -466,7 +468,7 @@ impl World {
         let id = post.id;
         let hangs =
             matches!(fault, Some(Fault::ConnectHangs | Fault::PostHangs | Fault::PostHangsTaken));
-        self.posts.insert(id, Flight { hangs });
+        self.posts.insert(id, Flight { hangs, body: post.body.clone() });
         match fault {
             Some(Fault::ConnectRefused | Fault::PostUnsent) => {
                 let outcome = Outcome::Unsent("connection refused".into());
@@ -677,6 +679,9 @@ impl World {
     /// The editor reads again: what waits goes on, in its order.
     fn read(&mut self) {
         self.reads = true;
+        if self.now >= self.editor_reads_at && !self.unread.is_empty() {
+            self.step(Event::Listening(true));
+        }
         while self.now >= self.editor_reads_at
             && let Some((reader, event, number)) = self.unread.pop_front()
         {
@@ -712,6 +717,9 @@ impl World {
         }
         if self.now < self.editor_reads_at || !self.unread.is_empty() && !self.reads {
             self.unread.push_back((reader, event, number));
+            if self.unread.len() == 1 && !self.reads {
+                self.step(Event::Listening(false));
+            }
             return;
         }
         if matches!(event, StreamEvent::Opened { .. }) {
@@ -738,7 +746,9 @@ impl World {
 
     fn is_lost(&mut self, frame: &Frame) {
         // What has an id is sent again, or a 410 says that it is not.
-        if let Some(number) = number_of(&frame.data).filter(|_| frame.id.is_none()) {
+        // Once the editor is gone there is nobody to lose it.
+        let matters = frame.id.is_none() && self.ended_at.is_none();
+        if let Some(number) = number_of(&frame.data).filter(|_| matters) {
             self.checks.lost(self.now, number, &self.remote.sent);
         }
     }

@@ -75,12 +75,9 @@ impl Core {
 
     /// Asks the connection whether it lives.
     pub(super) fn ask_connection(&mut self, step: &mut Step<'_>) {
+        // The one before was not answered.
+        self.drop_probe(step);
         let Link::Up(connection) = &self.link else { return };
-        if let Some(Probe { generation, is_waiting: false }) = self.probe {
-            // It was not answered.
-            let stream = StreamId { session: None, epoch: self.epoch, generation };
-            step.out.push(Effect::Close(stream));
-        }
         self.timers.arm(Timer::Probe, step.now.plus(self.settings.post_timeout));
         self.generations += 1;
         let generation = Generation(self.generations);
@@ -132,6 +129,14 @@ impl Core {
                 self.ask_again(step);
             }
             _ => {}
+        }
+    }
+
+    /// Asks no longer: a GET that is under way must not become a stream that nobody reads.
+    pub(super) fn drop_probe(&mut self, step: &mut Step<'_>) {
+        if let Some(Probe { generation, is_waiting: false }) = self.probe.take() {
+            let stream = StreamId { session: None, epoch: self.epoch, generation };
+            step.out.push(Effect::Close(stream));
         }
     }
 

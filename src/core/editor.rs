@@ -88,7 +88,7 @@ impl Core {
         if method.sets_up() || method == Method::SignIn {
             request.line = Some(line.clone());
         }
-        request.replays = method == Method::LoadSession
+        request.replays = matches!(method, Method::LoadSession | Method::EndSession)
             || method == Method::ResumeSession && methods::asks_for_replay(line);
     }
 

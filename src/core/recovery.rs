@@ -58,7 +58,7 @@ impl Core {
             return;
         }
         step.log(Level::Warn, why.as_str());
-        self.probe = None;
+        self.drop_probe(step);
         self.own.clear();
         self.drop_streams(step);
         self.drop_posts(step);

@@ -168,7 +168,7 @@ impl Core {
     /// (V8), and what the agent has not answered it will not answer any more (I19).
     fn end_session(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        session.attached = false;
+        session.detach();
         session.standing = Standing::Sound;
         session.stream.start_over();
         self.close_stream(scope, step);

@@ -92,6 +92,19 @@ impl Core {
         self.timers.arm(Timer::Quiet(scope.clone()), until);
     }
 
+    /// While the editor does not keep up its streams are not read, and their silence says nothing:
+    /// what waits for it begins anew.
+    pub(super) fn listens_again(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        if let Some(since) = &mut session.draining {
+            *since = step.now;
+        }
+        for held in &mut session.held {
+            held.since = step.now;
+        }
+        self.not_quiet(scope, step);
+    }
+
     /// A session's stream is open again: what of a replay was not delivered comes.
     pub(super) fn replay_goes_on(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
@@ -107,6 +120,9 @@ impl Core {
     /// The stream is quiet: the held answers go on. While the stream is away the rest of the replay
     /// may come with it; our own restore waits for that, the editor no longer than R12 says.
     pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if !self.is_listening {
+            return;
+        }
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.draining = None;
         let is_away = session.stream.is_coming();

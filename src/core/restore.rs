@@ -88,7 +88,7 @@ impl Core {
     /// A session needs to be restored on this connection.
     pub(super) fn begin_restore(&mut self, scope: &Scope, otherwise: Failure, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        session.attached = false;
+        session.detach();
         if let Standing::Restoring(restore) = &mut session.standing {
             restore.again = restore.request.is_some();
             return;
@@ -198,6 +198,7 @@ impl Core {
                 self.own.remove(&id);
                 self.drop_own_message(scope, &id);
                 step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));
+                self.stays_unknown(scope);
                 self.try_next_way(scope, step);
             }
         }
@@ -262,7 +263,7 @@ impl Core {
     pub(super) fn stand_failed(&mut self, scope: &Scope, failure: Failure, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.standing = Standing::Failed(failure.clone());
-        session.attached = false;
+        session.detach();
         step.log(Level::Error, failure.message.as_str());
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);

@@ -66,6 +66,13 @@ impl Session {
         }
     }
 
+    /// The agent does not have it on this connection: a message has to make it known first (R1).
+    pub fn detach(&mut self) {
+        self.attached = false;
+        self.stream.was_attached = false;
+        self.stream.posted_first = false;
+    }
+
     /// Whether the first message has to wait for a restore, or for what a 404 means.
     pub fn must_wait(&self) -> bool {
         let is_own =

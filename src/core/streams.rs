@@ -191,6 +191,7 @@ impl Core {
                 session.stream.pulse.start(step.now);
             }
             self.watch(&scope);
+            self.listens_again(&scope, step);
         }
     }
 
@@ -232,12 +233,17 @@ impl Core {
         let stream = &mut session.stream;
         let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
         if may_be_unknown && Self::first_mends(&self.ledger, &session.messages) {
-            // The request that attaches the session waits: it goes first (R1, C3).
-            session.attached = false;
-            stream.was_attached = false;
-            stream.posted_first = false;
+            // The request that attaches the session waits: it goes first, and nothing of the old
+            // stream counts for the next (R1, C3). What was sent before has little hope.
+            session.detach();
+            session.stream.start_over();
+            self.doubt_sent(scope, step);
         }
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let stream = &mut session.stream;
         let is_unknown_session = scope.is_some() && !stream.was_attached;
+        // The server still writes to one that we do not read any more (R7, R9).
+        stream.broke |= status == 409;
         let who = name(scope);
         match status {
             204 => {
@@ -420,6 +426,9 @@ impl Core {
         }
         self.close_stream(scope, step);
         self.timers.disarm(&Timer::Hold(scope.clone()));
-        self.sessions.remove(scope);
+        // A replay that is still to come must be known as one (V3).
+        if self.sessions.get(scope).is_some_and(|session| !session.stale_replay) {
+            self.sessions.remove(scope);
+        }
     }
 }
