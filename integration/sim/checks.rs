@@ -106,6 +106,8 @@ pub struct Checks {
     stalled: BTreeSet<usize>,
     /// The editor's messages whose POST the core gave up.
     given_up: BTreeSet<u64>,
+    /// By what it logs, the core has a connection.
+    pub is_connected: bool,
     /// When the core last posted a load of its own, by session.
     own_loads: BTreeMap<String, u64>,
 }
@@ -230,6 +232,11 @@ impl Checks {
     /// The core logs.
     pub fn log(&mut self, now: u64, level: Level, text: &str) {
         self.logged = true;
+        if text.starts_with("the connection is lost") {
+            self.is_connected = false;
+        } else if text.starts_with("connected to the remote agent") {
+            self.is_connected = true;
+        }
         if level > Level::Warn {
             return;
         }
@@ -540,7 +547,7 @@ impl Checks {
                 && !self
                     .complaints
                     .iter()
-                    .any(|(when, of)| *when + 120_000 >= *at && (of.is_none() || of == session))
+                    .any(|(when, of)| when.abs_diff(*at) <= 120_000 && (of.is_none() || of == session))
         });
         if let Some((at, _, number)) = silent.cloned() {
             self.fail("I10", format!("lost at {at} and never told: {}", sent[number].text));

@@ -242,9 +242,10 @@ impl Editor {
             1 => format!("{number}.0"),
             2 => format!("\"{number}\""),
             // An id as the core makes them.
-            3 if number.is_multiple_of(7) => format!("\"acp-tether-own-{number}\""),
+            3 => format!("\"acp-tether-own-{}\"", self.chance.between(1, 30)),
             _ => number.to_string(),
         };
+        let id = if self.open.contains(&id) { number.to_string() } else { id };
         let line = if self.chance.one_in(4) {
             format!(
                 "{{ \"_k\":{number}, \"method\":\"{method}\",\"params\":{params} ,\"id\": {id},\"jsonrpc\":\"2.0\"}}"

@@ -2,17 +2,18 @@
 //! and what goes wrong, each with its time.
 
 use acp_tether::core::{Millis, Settings, limits};
+use serde::{Deserialize, Serialize};
 
 use super::chance::Chance;
 use super::remote::Kind;
 
-/// All that a run follows from. The list can be shortened and run again.
-#[derive(Clone, Debug)]
+/// All that a run follows from. The list can be shortened, kept as JSON, and run again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The seed, which also decides the delays within the run.
     pub seed: u64,
-    /// What the core is told.
-    pub settings: Settings,
+    /// What the core is told, where that differs.
+    pub flags: Flags,
     /// What the remote agent is.
     pub kind: Kind,
     /// When faults stop, in milliseconds.
@@ -25,8 +26,21 @@ pub struct Plan {
     pub actions: Vec<Action>,
 }
 
+/// Settings of the core.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Flags {
+    /// `--orphan-timeout`, in milliseconds.
+    pub orphan_timeout: u64,
+    /// `--on-stream-loss fail`.
+    pub strict: bool,
+    /// `--recover auto`.
+    pub recover_alone: bool,
+    /// `--notices on`.
+    pub notices: bool,
+}
+
 /// One thing that happens.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Action {
     /// When, in milliseconds.
     pub at: u64,
@@ -35,7 +49,7 @@ pub struct Action {
 }
 
 /// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// The editor does something.
     Editor(Deed),
@@ -44,7 +58,7 @@ pub enum What {
 }
 
 /// What the editor does. A number names a session by the order in which the editor learnt of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deed {
     /// It opens the connection.
     Initialize,
@@ -83,7 +97,7 @@ pub enum Deed {
 }
 
 /// Whose POST, GET or stream a fault waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// Any.
     Any,
@@ -94,7 +108,7 @@ pub enum Target {
 }
 
 /// How the remote, or what stands before it, refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Refusal {
     /// 400 for the message.
     Bad,
@@ -127,7 +141,7 @@ pub enum Refusal {
 }
 
 /// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Fault {
     /// An `initialize` finds nobody.
     ConnectRefused,
@@ -215,7 +229,7 @@ impl Plan {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 1);
         let kind = Kind::draw(&mut chance);
-        let settings = settings(seed, &mut chance);
+        let flags = flags(&mut chance);
         let is_calm = chance.one_in(16);
         let is_isolated = !is_calm && chance.one_in(8);
         let calm_at = chance.pick(&[20_000, 60_000, 120_000, 400_000]);
@@ -230,7 +244,15 @@ impl Plan {
             actions.push(Action { at, what: What::Editor(Deed::End) });
         }
         actions.sort_by_key(|action| action.at);
-        Self { seed, settings, kind, calm_at, is_isolated, latency, actions }
+        Self { seed, flags, kind, calm_at, is_isolated, latency, actions }
+    }
+
+    /// What the core is told.
+    pub fn settings(&self) -> Settings {
+        let Flags { orphan_timeout, strict, recover_alone, notices } = self.flags;
+        let orphan_timeout = Millis(orphan_timeout);
+        let seed = self.seed;
+        Settings { orphan_timeout, strict, recover_alone, notices, seed, ..Settings::default() }
     }
 
     /// Whether nothing goes wrong in it.
@@ -239,18 +261,13 @@ impl Plan {
     }
 }
 
-fn settings(seed: u64, chance: &mut Chance) -> Settings {
-    Settings {
-        hold: limits::HOLD,
-        connect_timeout: limits::CONNECT_TIMEOUT,
-        post_timeout: limits::POST_TIMEOUT,
-        orphan_timeout: if chance.one_in(2) { limits::ORPHAN_TIMEOUT } else { Millis(20_000) },
+fn flags(chance: &mut Chance) -> Flags {
+    let Millis(usual) = limits::ORPHAN_TIMEOUT;
+    Flags {
+        orphan_timeout: if chance.one_in(2) { usual } else { 20_000 },
         strict: chance.one_in(8),
         recover_alone: !chance.one_in(8),
         notices: !chance.one_in(8),
-        max_message_bytes: limits::MAX_MESSAGE_BYTES,
-        seed,
-        unusable: None,
     }
 }
 

@@ -15,7 +15,7 @@
 //! | `remote` | the agent and its server, of several kinds |
 //! | `checks` | the invariants |
 //! | `shrink` | the shortest list that still fails |
-//! | `regressions` | the seeds of `cargo test`, and those that once failed |
+//! | `regressions` | the seeds of `cargo test`, and the plans that once failed |
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,16 +67,12 @@ fn run_plan(plan: Plan) -> Result<Tally, Box<Failure>> {
     }
 }
 
+/// What did not hold; then the plan, as `regressions/` keeps it.
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { plan, broken, at } = self;
         writeln!(out, "seed {}: {} at {at} ms: {}", plan.seed, broken.rule, broken.what)?;
-        writeln!(out, "  {:?}", plan.kind)?;
-        let (strict, alone) = (plan.settings.strict, plan.settings.recover_alone);
-        writeln!(out, "  strict {strict}, recovers alone {alone}, calm at {}", plan.calm_at)?;
-        for action in &plan.actions {
-            writeln!(out, "  {:>8} {:?}", action.at, action.what)?;
-        }
+        writeln!(out, "{}", serde_json::to_string(plan).map_err(|_| fmt::Error)?)?;
         Ok(())
     }
 }

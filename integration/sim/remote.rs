@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use acp_tether::core::{Millis, Response};
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::chance::Chance;
 
 /// What a server does where servers differ.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kind {
     /// The protocol version.
     pub version: u8,
@@ -53,7 +53,7 @@ pub struct Kind {
 }
 
 /// What a server makes of a prompt in a running turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SecondPrompt {
     /// 409.
     Conflict,

@@ -1,11 +1,13 @@
 //! Editor, core, remote agent and the network between them, in virtual milliseconds.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use acp_tether::core::{
     Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
 };
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::chance::Chance;
 use super::checks::{Broken, Checks, Seen};
@@ -54,6 +56,10 @@ pub struct World {
     link_epochs: u64,
     /// Openings of a stream in a row with nothing delivered: when the last were.
     openings: BTreeMap<Option<String>, VecDeque<u64>>,
+    /// When the core last asked for a connection, the newest last.
+    connects: VecDeque<u64>,
+    /// The questions that reached the core: the connection's epoch, and the agent's id.
+    asked: BTreeSet<(u64, String)>,
     tally: Tally,
 }
 
@@ -94,7 +100,17 @@ enum Way {
 #[derive(Debug)]
 struct Flight {
     hangs: bool,
+    session: Option<String>,
+    /// It carries an answer to a question.
+    is_answer: bool,
     body: Bytes,
+}
+
+/// What tells a question from an answer.
+#[derive(Debug, Default, Deserialize)]
+struct Envelope {
+    id: Option<Value>,
+    method: Option<String>,
 }
 
 /// A GET, from its opening on.
@@ -133,7 +149,7 @@ impl World {
         let (seed, kind) = (plan.seed, plan.kind.clone());
         let mut world = Self {
             now: 0,
-            core: Core::new(plan.settings.clone()),
+            core: Core::new(plan.settings()),
             editor: Editor::new(seed, kind.version),
             remote: Remote::new(kind, seed),
             checks: Checks::default(),
@@ -154,6 +170,8 @@ impl World {
             is_over: false,
             link_epochs: 0,
             openings: BTreeMap::new(),
+            connects: VecDeque::new(),
+            asked: BTreeSet::new(),
             tally: Tally::default(),
             plan,
         };
@@ -286,6 +304,9 @@ impl World {
                 }
                 if self.ended_at.is_none() {
                     self.checks.fail("I16", "it ended, and the editor did not");
+                }
+                if self.checks.is_connected && !self.deleted {
+                    self.checks.fail("I16", "it ended without a DELETE");
                 }
             }
         }
@@ -439,6 +460,7 @@ impl World {
         }
         // Whoever asks may have a stream opened.
         self.openings.clear();
+        self.connects.clear();
         self.step(Event::Line(Bytes::from(line)));
     }
 
@@ -450,6 +472,10 @@ impl World {
         // An opening for the sake of a message is none that repeats by itself.
         self.openings.remove(&session);
         let is_connect = post.connection.is_none();
+        if is_connect {
+            self.watch_connects();
+        }
+        let is_answer = self.watch_lane(session.as_deref(), &post.body);
         let fault = self.armed_for(session.as_deref(), |fault| match fault {
             Fault::ConnectRefused
             | Fault::ConnectHangs
@@ -468,7 +494,8 @@ impl World {
         let id = post.id;
         let hangs =
             matches!(fault, Some(Fault::ConnectHangs | Fault::PostHangs | Fault::PostHangsTaken));
-        self.posts.insert(id, Flight { hangs, body: post.body.clone() });
+        let flight = Flight { hangs, session, is_answer, body: post.body.clone() };
+        self.posts.insert(id, flight);
         match fault {
             Some(Fault::ConnectRefused | Fault::PostUnsent) => {
                 let outcome = Outcome::Unsent("connection refused".into());
@@ -493,6 +520,42 @@ impl World {
                 self.after(delay, Due::Posted(id, outcome));
             }
             _ => self.after(delay, Due::Arrives(Box::new(post), Way::Whole)),
+        }
+    }
+
+    /// One message of a lane is under way (L5), and an answer goes to what asked on this connection
+    /// (I8). Whether it is an answer.
+    fn watch_lane(&mut self, session: Option<&str>, body: &Bytes) -> bool {
+        let envelope: Envelope = serde_json::from_slice(body).unwrap_or_default();
+        let is_answer = envelope.method.is_none();
+        if envelope.method.as_deref() == Some("$/cancel_request") {
+            // It goes in the lane of the request that it cancels, without its session.
+            return false;
+        }
+        let before = self.posts.values().find(|flight| {
+            flight.session.as_deref() == session
+                && flight.is_answer == is_answer
+                && !flight.body.windows(16).any(|part| part == b"$/cancel_request")
+        });
+        if let Some(before) = before {
+            let what = format!("{} goes beside {}", text(body), text(&before.body));
+            self.checks.fail("L5", what);
+        }
+        let id = envelope.id.map(|id| id.to_string()).unwrap_or_default();
+        if is_answer && !self.asked.contains(&(self.link_epochs, id)) {
+            let what = format!("an answer to what this connection never asked: {}", text(body));
+            self.checks.fail("I8", what);
+        }
+        is_answer
+    }
+
+    /// Connections in a row that deliver nothing come ever more slowly (I11).
+    fn watch_connects(&mut self) {
+        self.connects.push_back(self.now);
+        if self.connects.len() > 8
+            && self.connects.pop_front().is_some_and(|first| first + 2_000 > self.now)
+        {
+            self.checks.fail("I11", "nine connections in two seconds");
         }
     }
 
@@ -730,8 +793,10 @@ impl World {
         }
         let id = stream.id.clone();
         let session = id.session.as_ref().map(|session| session.0.to_string());
-        if matches!(event, StreamEvent::Message { .. }) {
+        if let StreamEvent::Message { data, .. } = &event {
             self.openings.remove(&session);
+            self.connects.clear();
+            self.is_asked(&id, data.as_ref());
         }
         self.step(Event::Stream(id, event));
         if let Some(number) = number {
@@ -741,6 +806,14 @@ impl World {
         }
         if is_over {
             self.streams.remove(&reader);
+        }
+    }
+
+    /// Notes a question that reaches the core.
+    fn is_asked(&mut self, stream: &StreamId, data: Option<&Bytes>) {
+        let read = |data: &Bytes| serde_json::from_slice(data).ok();
+        if let Some(Envelope { id: Some(id), method: Some(_) }) = data.and_then(read) {
+            self.asked.insert((stream.epoch.0, id.to_string()));
         }
     }
 
@@ -1057,7 +1130,7 @@ impl World {
                 if !missing.is_empty() {
                     self.checks.fail("I19", format!("no answer in the calm: {missing:?}"));
                 }
-                self.after(self.plan.settings.orphan_timeout.0 + 10_000, Due::Probe(5));
+                self.after(self.plan.flags.orphan_timeout + 10_000, Due::Probe(5));
                 if self.unanswered(|_| true).is_empty() {
                     self.deed(Deed::End);
                 }

@@ -59,14 +59,16 @@ impl Core {
         }
         step.log(Level::Warn, why.as_str());
         self.drop_probe(step);
+        // From here on nothing is posted: a held answer that goes on may free its lane.
+        let (backoff, told) = (Backoff::default(), why.clone());
+        let down = Down { why: told, request: None, backoff, renewed: false, stopped: None };
+        self.link = Link::Down(down);
         self.own.clear();
         self.drop_streams(step);
         self.drop_posts(step);
         self.fail_sent(&why, step);
         self.timers.clear();
         self.crowded.clear();
-        let backoff = Backoff::default();
-        self.link = Link::Down(Down { why, request: None, backoff, renewed: false, stopped: None });
         for (scope, session) in &mut self.sessions {
             let is_restoring = matches!(session.standing, Standing::Restoring(_));
             if scope.is_some() && (session.attached || is_restoring) {
