@@ -275,6 +275,7 @@ impl World {
                 self.after(delay, Due::Delete(id));
             }
             Effect::Log(level, text) => self.checks.log(self.now, level, &text),
+            Effect::Reply(..) | Effect::Changed | Effect::Rpc(..) => {}
             Effect::Exit => {
                 self.is_over = true;
                 let open: Vec<_> =

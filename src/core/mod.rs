@@ -25,6 +25,7 @@
 //! | `conflict` | how one session fails alone, and what a 404 means |
 //! | `doubt` | what a broken stream costs |
 //! | `replay` | in which order a replay and its answer reach the editor |
+//! | [`roster`] | what sessions there are, who is busy, and closing one |
 //! | `shutdown` | how the process ends |
 //! | `session` | what is kept of one session |
 //! | [`error`] | the errors that we originate |
@@ -43,6 +44,7 @@ use posts::Posting;
 use recovery::Opening;
 use requests::Ledger;
 use restore::Own;
+use roster::{Inquiry, Reply, Ticket};
 use session::{Backoff, Chance, Scope, Session};
 use shutdown::Leaving;
 use timers::{Timer, Timers};
@@ -62,6 +64,7 @@ mod remote;
 mod replay;
 pub mod requests;
 mod restore;
+pub mod roster;
 mod session;
 mod shutdown;
 mod streams;
@@ -163,6 +166,8 @@ impl Core {
             ),
             Event::Listening(is_listening) => self.listen(is_listening, step),
             Event::Woke => self.woke(step),
+            Event::Inquiry(ticket, inquiry) => self.inquire(ticket, inquiry, step),
+            Event::Rpc(ticket, response) => self.rpc_answered(ticket, &response, step),
             Event::Deleted(outcome) => self.deleted(&outcome, step),
             Event::Timer => {}
         }
@@ -293,6 +298,10 @@ pub enum Event {
     Listening(bool),
     /// The machine slept: what was open may be dead (L11).
     Woke,
+    /// A person asks (A3, A4, E1); answered by [`Effect::Reply`] in the same step.
+    Inquiry(Ticket, Inquiry),
+    /// The answer to [`Effect::Rpc`]: a JSON-RPC response under any id.
+    Rpc(Ticket, Bytes),
     /// The DELETE has ended, however it ended.
     Deleted(Outcome),
     /// The time of [`Core::deadline`] has come.
@@ -392,6 +401,14 @@ pub enum Effect {
     Delete(Connection),
     /// Tell the log. Holds no payload and no secret (X1).
     Log(Level, String),
+    /// Answers an inquiry.
+    Reply(Ticket, Reply),
+    /// What [`Inquiry::Status`] would say is different from before, in more than a session's
+    /// `updated`.
+    Changed,
+    /// The editor called a method of our own (E1). To be answered with [`Event::Rpc`], within one
+    /// turn of the shell's loop or two, never from the network.
+    Rpc(Ticket, Bytes),
     /// All is done: end the process.
     Exit,
 }

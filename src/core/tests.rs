@@ -92,7 +92,11 @@ impl World {
                     writeln!(told, "close {number}")
                 }
                 Effect::Delete(_) => writeln!(told, "delete"),
-                Effect::Log(..) => Ok(()),
+                Effect::Log(..) | Effect::Changed => Ok(()),
+                Effect::Reply(_, reply) => writeln!(told, "reply {reply:?}"),
+                Effect::Rpc(_, request) => {
+                    writeln!(told, "rpc {}", String::from_utf8_lossy(&request))
+                }
                 Effect::Exit => writeln!(told, "exit"),
             }
             .unwrap();

@@ -315,6 +315,7 @@ impl VirtualStage {
                 self.board.log.push(format!("{:>6} ms {level:?} {text}", self.now.0));
             }
             Effect::Exit => self.board.exit = Some(0),
+            Effect::Reply(..) | Effect::Changed | Effect::Rpc(..) => {}
         }
     }
 
