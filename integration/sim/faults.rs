@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chance::Chance;
 use super::remote::Kind;
+use super::roster::{self, Asks};
 
 /// All that a run follows from. The list can be shortened, kept as JSON, and run again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,6 +56,8 @@ pub enum What {
     Editor(Deed),
     /// Something goes wrong, at once or for the next that it fits.
     Fault(Fault, Target),
+    /// Somebody asks something of the sidecar itself.
+    Asks(Asks),
 }
 
 /// What the editor does. A number names a session by the order in which the editor learnt of it.
@@ -243,6 +246,7 @@ impl Plan {
             let at = chance.below(calm_at);
             actions.push(Action { at, what: What::Editor(Deed::End) });
         }
+        actions.extend(roster::draw(seed, calm_at, sessions, !is_calm && !is_isolated));
         actions.sort_by_key(|action| action.at);
         Self { seed, flags, kind, calm_at, is_isolated, latency, actions }
     }

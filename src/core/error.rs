@@ -12,6 +12,9 @@ pub const PARSE_ERROR: i32 = -32700;
 /// The line is no request that can be served (S3, S4, L1, L3, P3).
 pub const INVALID_REQUEST: i32 = -32600;
 
+/// A method of our own was called, and there is no answer to it (E1).
+pub const INTERNAL_ERROR: i32 = -32603;
+
 /// What kind of misfortune ended a request: `data.kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,7 +115,7 @@ impl Failure {
             _ if self.is_cancel => -32800,
             Kind::Auth => -32000,
             Kind::SessionLost => -32002,
-            _ => -32603,
+            _ => INTERNAL_ERROR,
         }
     }
 }

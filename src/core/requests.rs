@@ -17,6 +17,10 @@ use super::{Epoch, SessionId};
 pub struct Ledger {
     requests: BTreeMap<RequestId, OpenRequest>,
     arrivals: u64,
+    /// How many of them replay.
+    replaying: usize,
+    /// How many of them are prompts, by session.
+    prompts: BTreeMap<SessionId, usize>,
     questions: BTreeMap<u64, Question>,
     asked: u64,
 }
@@ -34,10 +38,19 @@ pub struct OpenRequest {
     pub accepted: bool,
     /// Its line, where its parameters matter once it succeeds (V2, V4).
     pub line: Option<Bytes>,
-    /// Its answer closes a replay on the session's stream (R12).
+    /// Its answer closes what comes on the session's stream: a replay, or all there is (R12).
     pub replays: bool,
+    /// Something of the replay has come (T2).
+    pub replayed: bool,
     /// Its place among all requests of the process.
     arrival: u64,
+}
+
+impl OpenRequest {
+    /// The session whose turn it is, if it is a prompt.
+    fn turn(&self) -> Option<&SessionId> {
+        self.session.as_ref().filter(|_| self.method == Method::Prompt)
+    }
 }
 
 /// A request of the agent that has no answer yet.
@@ -54,6 +67,8 @@ pub struct Question {
     asks: Asks,
     /// The editor's answer, while the agent may not have it.
     pub answer: Option<Bytes>,
+    /// The agent has withdrawn it: nobody waits for the person any more.
+    is_withdrawn: bool,
 }
 
 /// What a question asks.
@@ -80,8 +95,12 @@ impl Ledger {
             accepted: false,
             line: None,
             replays: false,
+            replayed: false,
             arrival,
         };
+        if let Some(session) = request.turn() {
+            *self.prompts.entry(session.clone()).or_default() += 1;
+        }
         self.requests.insert(key, request);
         true
     }
@@ -103,7 +122,35 @@ impl Ledger {
 
     /// Takes a request out, for its one answer. `None`: nobody waits for it (P2).
     pub fn close(&mut self, id: &RequestId) -> Option<OpenRequest> {
-        self.requests.remove(id)
+        let request = self.requests.remove(id)?;
+        self.replaying -= usize::from(request.replays);
+        if let Some(session) = request.turn()
+            && let Some(prompts) = self.prompts.get_mut(session)
+        {
+            *prompts -= 1;
+            if *prompts == 0 {
+                self.prompts.remove(session);
+            }
+        }
+        Some(request)
+    }
+
+    /// The answer to a request will close a replay.
+    pub fn will_replay(&mut self, id: &RequestId) {
+        if let Some(request) = self.requests.get_mut(id)
+            && !std::mem::replace(&mut request.replays, true)
+        {
+            self.replaying += 1;
+        }
+    }
+
+    /// An update of a session came: where a request replays its history, that may be some of it.
+    pub fn note_update(&mut self, session: &SessionId) {
+        if self.replaying > 0 {
+            for request in self.requests.values_mut() {
+                request.replayed |= request.replays && request.session.as_ref() == Some(session);
+            }
+        }
     }
 
     /// The open requests, in the order in which they came.
@@ -131,8 +178,22 @@ impl Ledger {
 
     /// The session whose turn a request is, if it is an open prompt.
     pub fn turn_of(&self, id: &RequestId) -> Option<SessionId> {
-        let request = self.requests.get(id)?;
-        request.session.clone().filter(|_| request.method == Method::Prompt)
+        self.requests.get(id)?.turn().cloned()
+    }
+
+    /// The sessions that have open prompts, in their order, and how many.
+    pub fn prompted(&self) -> &BTreeMap<SessionId, usize> {
+        &self.prompts
+    }
+
+    /// The sessions whose agent waits for the person, and the method of the question that waits
+    /// longest.
+    pub fn asking(&self) -> BTreeMap<&SessionId, &str> {
+        let open = |question: &&Question| question.answer.is_none() && !question.is_withdrawn;
+        let newest_first = self.questions.values().rev().filter(open);
+        newest_first
+            .filter_map(|question| Some((question.session.as_ref()?, &*question.asks.method)))
+            .collect()
     }
 
     /// Whether no request of the editor is open.
@@ -157,7 +218,10 @@ impl Ledger {
     ) -> Asked {
         let asks = Asks { method: method.into(), params };
         let kept = self.questions.iter_mut().find(|(_, question)| {
-            question.epoch != epoch && question.session == session && question.asks == asks
+            question.epoch != epoch
+                && question.session == session
+                && question.asks == asks
+                && !question.is_withdrawn
         });
         if let Some((number, question)) = kept {
             question.epoch = epoch;
@@ -170,7 +234,15 @@ impl Ledger {
         }
         self.asked += 1;
         let (agent_id, agent_key) = (agent_id.raw().into(), agent_id.key());
-        let question = Question { agent_id, agent_key, session, epoch, asks, answer: None };
+        let question = Question {
+            agent_id,
+            agent_key,
+            session,
+            epoch,
+            asks,
+            answer: None,
+            is_withdrawn: false,
+        };
         self.questions.insert(self.asked, question);
         Asked::New(id_for_the_editor(self.asked))
     }
@@ -199,22 +271,25 @@ impl Ledger {
         self.questions.remove(&number);
     }
 
-    /// The id for the editor of the open question that the agent calls so: the newest that was
-    /// asked on this stream's session, or, on the connection's own stream, of any.
-    pub fn asked_as(
-        &self,
+    /// The agent withdraws a question. What comes is its id for the editor: that of the newest open
+    /// one that the agent calls so on this stream's session, or, on the connection's own stream, on
+    /// any.
+    pub fn withdraw_one(
+        &mut self,
         agent_id: Id<'_>,
         session: Option<&SessionId>,
         epoch: Epoch,
     ) -> Option<String> {
         let agent_key = agent_id.key();
-        let mut asked = self.questions.iter().rev().filter(|(_, question)| {
+        let mut asked = self.questions.iter_mut().rev().filter(|(_, question)| {
             question.agent_key == agent_key
                 && question.epoch == epoch
                 && question.answer.is_none()
                 && (session.is_none() || question.session.as_ref() == session)
         });
-        asked.next().map(|(number, _)| id_for_the_editor(*number))
+        let (number, question) = asked.next()?;
+        question.is_withdrawn = true;
+        Some(id_for_the_editor(*number))
     }
 
     /// Takes out the questions of a scope that another connection asked than `epoch`, or with

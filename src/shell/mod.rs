@@ -186,6 +186,7 @@ impl Shell {
             (Effect::Line(line), _) => self.output.line(line),
             (Effect::Log(level, text), _) => tell(level, &text),
             (Effect::Exit, _) => self.is_over = true,
+            (Effect::Reply(..) | Effect::Changed | Effect::Rpc(..), _) => {}
             (Effect::Post(post), Some(http)) => http.post(post),
             (Effect::Abandon(id), Some(http)) => http.abandon(id),
             (Effect::Open(open), Some(http)) => http.open(open),
