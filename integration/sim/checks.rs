@@ -284,12 +284,13 @@ impl Checks {
                     return Seen::Other;
                 };
                 let result = line.error.is_none().then(|| text.to_owned());
-                // Of two streams only the end of a replay is waited for (R12).
-                let closes = matches!(request.method.as_str(), "session/prompt" | "session/load")
+                // Of two streams only the end of a replay, or of a session, is waited for (R12); the
+                // end of a turn comes on the session's own.
+                let closes = matches!(request.method.as_str(), "session/load" | "session/close")
                     || request.line.contains("replayFrom");
-                let is_prompt = request.method == "session/prompt";
                 let comes = |session: &String| self.readable.contains(session);
-                if closes && (is_prompt || request.session.as_ref().is_some_and(comes)) {
+                let is_last = closes && request.session.as_ref().is_some_and(comes);
+                if is_last || request.method == "session/prompt" && result.is_some() {
                     self.in_order(request.session.clone(), number, true, text);
                 }
                 (text.to_owned(), Seen::Answer { request, result })

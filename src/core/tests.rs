@@ -383,6 +383,73 @@ fn l11_silence_says_nothing_while_streams_are_not_read() {
 }
 
 #[test]
+fn r12_silence_says_nothing_while_streams_are_not_read() {
+    let mut world = World::with_session();
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#);
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":null}"#;
+    assert_eq!(world.says(0, answer), "");
+    world.step(Event::Listening(false));
+    assert_eq!(world.pass(10_000), "");
+    world.step(Event::Listening(true));
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(1, update), format!("line {update}\n"));
+    assert_eq!(world.pass(50), format!("10050: line {answer}\n"));
+}
+
+#[test]
+fn r12_what_a_session_still_says_comes_before_the_answer_to_its_close() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.line(r#"{"jsonrpc":"2.0","id":3,"method":"session/close","params":{"sessionId":"s"}}"#);
+    let closed = r#"{"jsonrpc":"2.0","id":3,"result":{}}"#;
+    assert_eq!(world.says(0, closed), "");
+    let cancelled = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"cancelled"}}"#;
+    assert_eq!(world.says(1, cancelled), format!("line {cancelled}\n"));
+    assert_eq!(world.pass(50), format!("50: line {closed}\n50: close 1\n"));
+}
+
+#[test]
+fn r9_where_the_server_holds_an_old_stream_the_answer_may_have_gone_there() {
+    let mut world = World::up();
+    let Outcome::Response(unknown) = response(404) else { panic!() };
+    let Outcome::Response(held) = response(409) else { panic!() };
+    world.line(PROMPT);
+    world.on(1, StreamEvent::Refused(unknown));
+    world.answer(1, response(202));
+    world.on(2, StreamEvent::Refused(held));
+    world.opened(3);
+    let told = world.pass(limits::ORPHAN_TIMEOUT.0);
+    assert!(told.contains("stream_lost"), "the prompt is open for ever: {told}");
+}
+
+#[test]
+fn r8_a_probe_that_a_loss_overtakes_is_closed() {
+    let mut world = World::with_session();
+    let Outcome::Response(unknown) = response(404) else { panic!() };
+    world.on(1, StreamEvent::Ended(End::Clean));
+    assert_eq!(world.on(2, StreamEvent::Refused(unknown.clone())), "open 3 -\n");
+    world.on(0, StreamEvent::Ended(End::Clean));
+    let told = world.on(4, StreamEvent::Refused(unknown));
+    assert!(told.contains("close 3"), "nobody would read it: {told}");
+}
+
+#[test]
+fn v5_nothing_is_posted_on_a_connection_that_is_lost() {
+    let mut world = World::with_session();
+    let load = r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#;
+    world.line(load);
+    world.says(0, r#"{"jsonrpc":"2.0","id":2,"result":null}"#);
+    world.answer(2, response(202));
+    world.line(r#"{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s"}}"#);
+    world.line(r#"{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s"}}"#);
+    let told = world.answer(3, response(410));
+    let posts: Vec<_> = told.lines().filter(|line| line.starts_with("post")).collect();
+    assert_eq!(posts.len(), 1, "only what connects again: {told}");
+    assert!(!told.contains("\"id\":4,\"error\""), "it never left: {told}");
+}
+
+#[test]
 fn l12_a_stream_that_delivers_nothing_is_opened_again_ever_later() {
     let mut world = World::with_session();
     let mut delays = Vec::new();
