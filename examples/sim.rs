@@ -57,7 +57,13 @@ fn main() {
                                 *tally.faults.entry(fault).or_default() += count;
                             }
                         }
-                        Err(failure) => failures.push(failure),
+                        Err(failure) => {
+                            eprintln!(
+                                "seed {seed}: {} {}",
+                                failure.broken.rule, failure.broken.what
+                            );
+                            failures.push(failure);
+                        }
                     }
                 }
             });

@@ -21,6 +21,8 @@ pub struct Editor {
     past: BTreeMap<String, u64>,
     /// The ids of its open requests, the newest last.
     open: Vec<String>,
+    /// Every id so far.
+    used: BTreeSet<String>,
     /// `initialize` was answered with a result.
     pub is_up: bool,
     asks_for_link: bool,
@@ -65,6 +67,7 @@ impl Editor {
             questions: BTreeMap::new(),
             past: BTreeMap::new(),
             open: Vec::new(),
+            used: BTreeSet::new(),
             is_up: false,
             asks_for_link: false,
             sound: BTreeSet::new(),
@@ -245,7 +248,7 @@ impl Editor {
             3 => format!("\"acp-tether-own-{}\"", self.chance.between(1, 30)),
             _ => number.to_string(),
         };
-        let id = if self.open.contains(&id) { number.to_string() } else { id };
+        let id = if self.used.insert(id.clone()) { id } else { number.to_string() };
         let line = if self.chance.one_in(4) {
             format!(
                 "{{ \"_k\":{number}, \"method\":\"{method}\",\"params\":{params} ,\"id\": {id},\"jsonrpc\":\"2.0\"}}"

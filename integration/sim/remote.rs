@@ -289,6 +289,9 @@ struct Session {
     turn: Option<Turn>,
     /// A question that was open when its connection was lost.
     unanswered: Option<u64>,
+    /// The connection and the prompt of a turn that was forgotten with the session, until a refusal
+    /// says that it was.
+    forgotten: Option<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -415,7 +418,11 @@ impl Remote {
             && !found.owned.contains(session)
             && kind.unknown_get != 200
         {
-            return Err(refused(kind.unknown_get, "not a session of this connection").response);
+            let refused = refused(kind.unknown_get, "not a session of this connection");
+            if let Some(session) = self.sessions.get_mut(session) {
+                session.forgotten = None;
+            }
+            return Err(refused.response);
         }
         let channel = found.channel(session.map(str::to_owned), self.numbering);
         if let Some(before) = channel.reader {
@@ -511,10 +518,13 @@ impl Remote {
         let turn = self.sessions.get_mut(session).and_then(|known| known.turn.take());
         if let Some(turn) = turn
             && let Some(prompt) = turn.prompt
-            && self.kind.unknown_get == 200
         {
-            // No refusal of a stream would show that nobody works on it any more.
-            self.reply_error(&turn.connection, Some(session), &prompt, -32603, "forgotten");
+            if self.kind.unknown_get == 200 {
+                // No refusal of a stream would show that nobody works on it any more.
+                self.reply_error(&turn.connection, Some(session), &prompt, -32603, "forgotten");
+            } else if let Some(known) = self.sessions.get_mut(session) {
+                known.forgotten = Some((turn.connection, prompt));
+            }
         }
         for connection in self.connections.values_mut() {
             connection.owned.remove(session);
@@ -624,6 +634,11 @@ impl Remote {
                 }
                 let result = if method == "session/load" { "null" } else { "{}" };
                 self.reply(connection, on_stream.as_deref(), id, result);
+                let forgotten = self.sessions.get_mut(&session).and_then(|it| it.forgotten.take());
+                if let Some((of, prompt)) = forgotten.filter(|(of, _)| of == connection) {
+                    // Nothing else would show that nobody works on it any more.
+                    self.reply_error(&of, None, &prompt, -32603, "forgotten");
+                }
                 self.ask_again(connection, &session);
             }
             (_, Some(session)) if !known.owned.contains(&session) => {

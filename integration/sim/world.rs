@@ -395,7 +395,10 @@ impl World {
             }
             Due::Arrives(post, way) => self.arrives(&post, way),
             Due::Posted(post, outcome) => {
-                if self.posts.remove(&post).is_some() {
+                if let Some(flight) = self.posts.remove(&post) {
+                    if matches!(outcome, Outcome::Broken(_)) {
+                        self.checks.gave_up(&flight.body);
+                    }
                     self.step(Event::Posted(post, outcome));
                 } else if self.chance.one_in(4) {
                     self.stale(Event::Posted(post, outcome));
@@ -878,9 +881,13 @@ impl World {
     /// The core drops a stream; the server notices a while later.
     fn close(&mut self, id: &StreamId) {
         let reader = id.generation.0;
-        match self.streams.get_mut(&reader) {
-            Some(stream) if !stream.is_closed => stream.is_closed = true,
-            _ => {}
+        let mut stopped = Vec::new();
+        if let Some(stream) = self.streams.get_mut(&reader) {
+            stream.is_closed = true;
+            stopped = stream.held.take().unwrap_or_default();
+        }
+        for frame in stopped {
+            self.is_lost(&frame);
         }
         self.will_be_noticed(reader);
     }

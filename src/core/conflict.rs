@@ -107,6 +107,15 @@ impl Core {
         step: &mut Step<'_>,
     ) {
         match event {
+            StreamEvent::Opened { .. } if self.is_asked_for_since(stream) => {
+                // Ours follows it, and replaces it in the server.
+                self.drop_probe(step);
+                self.timers.disarm(&Timer::Probe);
+                if let Some(own) = self.sessions.get_mut(&None) {
+                    own.stream.broke = true;
+                }
+                self.connection_lives(step);
+            }
             StreamEvent::Opened { .. } => {
                 // It replaces ours; most servers have ended that one already.
                 self.close_stream(&None, step);
@@ -131,6 +140,12 @@ impl Core {
             }
             _ => {}
         }
+    }
+
+    /// Whether our own stream was asked for after this one.
+    fn is_asked_for_since(&self, probe: &StreamId) -> bool {
+        let own = self.sessions.get(&None).map(|own| &own.stream.state);
+        matches!(own, Some(StreamState::Opening(own)) if *own > probe.generation)
     }
 
     /// Asks no longer: a GET that is under way must not become a stream that nobody reads.

@@ -32,6 +32,7 @@ impl Core {
 
     /// The answers to what was sent may never come (R9).
     pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.doubt_restores(scope, step);
         let mut sent = self.sent_of(scope);
         if scope.is_none() {
             // Their answers come on either stream (R1).
@@ -47,6 +48,22 @@ impl Core {
         self.timers.arm(Timer::Orphan(scope.clone()), step.now.plus(self.settings.orphan_timeout));
         if was_cancelled {
             self.expect_confirmation(scope, step);
+        }
+    }
+
+    /// Our own restores are not doubted for long: asking again does no harm.
+    fn doubt_restores(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let is_sent = |id: &RequestId, of: &Scope| {
+            (scope.is_none() || of == scope)
+                && self.sessions.get(of).is_some_and(|session| !session.is_waiting(id))
+        };
+        let own =
+            self.own.iter().filter(|(id, own)| own.restores().is_some_and(|of| is_sent(id, of)));
+        let own: Vec<RequestId> = own.map(|(id, _)| id.clone()).collect();
+        let reason = format!("the stream of {} broke", name(scope));
+        let failure = Failure::new(Kind::StreamLost, Delivery::Unknown, reason);
+        for id in own {
+            self.own_failed(&id, &failure, step);
         }
     }
 

@@ -140,7 +140,9 @@ impl Core {
             Failure::new(Kind::Connect, Delivery::Unknown, reason)
         });
         let message = format!("{}; gave up after {waited} ms (--connect-timeout)", trouble.message);
-        self.not_connected(&Failure { message, ..trouble }, step);
+        let is_under_way = self.posts.values().any(|it| matches!(it, Posting::Initialize));
+        let delivery = if is_under_way { Some(Delivery::Unknown) } else { trouble.delivery };
+        self.not_connected(&Failure { message, delivery, ..trouble }, step);
     }
 
     /// `initialize` failed: it and what was pipelined behind it get their errors, and a later

@@ -256,6 +256,9 @@ impl Core {
     /// Answers an open request with an error. One that was answered already stays so (P2).
     pub(super) fn fail(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
         if let Some(request) = self.ledger.close(id) {
+            if let Some(session) = self.sessions.get_mut(&request.session) {
+                session.held.retain(|held| held.request != *id);
+            }
             step.line(failure.answer(&request.id, request.session.as_ref()));
             self.retire_if_idle(&request.session, step);
         }

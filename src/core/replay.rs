@@ -128,12 +128,15 @@ impl Core {
         let is_away = session.stream.is_coming();
         let own = &self.own;
         let waits = |held: &mut Held| {
+            // One that came with the stream, or after what was silent for so long.
+            let is_new = step.now < held.since.plus(limits::REPLAY_QUIET);
             let is_patient = step.now < held.since.plus(limits::REPLAY_WAIT);
-            is_away && (is_patient || own.contains_key(&held.request))
+            is_new || is_away && (is_patient || own.contains_key(&held.request))
         };
         let released: Vec<Held> = session.held.extract_if(.., |held| !waits(held)).collect();
         if !session.held.is_empty() {
-            self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_WAIT));
+            let wait = if is_away { limits::REPLAY_WAIT } else { limits::REPLAY_QUIET };
+            self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(wait));
         }
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);

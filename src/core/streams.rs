@@ -253,7 +253,12 @@ impl Core {
         if may_be_unknown && Self::first_mends(&self.ledger, &session.messages) {
             // The request that attaches the session waits: it goes first, and nothing of the old
             // stream counts for the next (R1, C3). What was sent before has little hope.
+            if session.attached {
+                let who = name(scope);
+                step.log(Level::Warn, format!("the remote agent does not have {who} any more"));
+            }
             session.detach();
+            session.is_running = false;
             session.stream.start_over();
             self.doubt_sent(scope, step);
         }
