@@ -290,7 +290,7 @@ impl Checks {
                     || request.line.contains("replayFrom");
                 let comes = |session: &String| self.readable.contains(session);
                 let is_last = closes && request.session.as_ref().is_some_and(comes);
-                if is_last || request.method == "session/prompt" && result.is_some() {
+                if result.is_some() && (is_last || request.method == "session/prompt") {
                     self.in_order(request.session.clone(), number, true, text);
                 }
                 (text.to_owned(), Seen::Answer { request, result })

@@ -286,7 +286,7 @@ fn deeds(chance: &mut Chance, calm_at: u64, sessions: u8) -> Vec<Action> {
         act(chance.below(calm_at / 4), Deed::New);
     }
     let rare = chance.pick(&[10, 30, 1_000]);
-    for _ in 0..chance.pick(&[20, 80, 250, 900]) {
+    for _ in 0..chance.pick(&[30, 100, 350, 1_100]) {
         let at = chance.below(calm_at);
         let session = chance.below(u64::from(sessions)) as u8;
         let deed = match chance.below(16) {
