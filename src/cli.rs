@@ -106,6 +106,14 @@ pub struct Connect {
     #[arg(long)]
     pub cursor_in_query: bool,
 
+    /// Where the loopback API listens, 127.0.0.1:PORT with 0 for a free port; off for none
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub api: String,
+
+    /// Where other instances are found.
+    #[command(flatten)]
+    pub runtime: Runtime,
+
     /// How much to log
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Warn)]
     pub log_level: LogLevel,
@@ -113,6 +121,14 @@ pub struct Connect {
     /// Append the log to this file instead of writing it to standard error
     #[arg(long, value_name = "PATH")]
     pub log_file: Option<PathBuf>,
+}
+
+/// Where the processes of one user find each other.
+#[derive(Clone, Debug, Args)]
+pub struct Runtime {
+    /// The directory in which running instances are found [default: $XDG_RUNTIME_DIR, else a private one]
+    #[arg(long = "runtime-dir", value_name = "PATH")]
+    pub directory: Option<PathBuf>,
 }
 
 /// The flags of `demo`.

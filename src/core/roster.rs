@@ -3,6 +3,7 @@
 //! A person asks with an [`Inquiry`], through the loopback API or with a method of our own (E1), and
 //! gets a [`Reply`] in the same step: nothing can happen between the check and the close (I15).
 
+use super::methods::{self, Editor};
 use super::{Core, Effect, Epoch, Millis, SessionId, Step};
 
 /// Names one inquiry, so that its reply finds who asked. Chosen by the shell.
@@ -40,6 +41,8 @@ pub enum Reply {
 pub struct Status {
     /// `protocolVersion` of the answer to `initialize`.
     pub protocol_version: Option<u64>,
+    /// Who the editor says it is.
+    pub editor: Option<Editor>,
     /// The link to the remote.
     pub link: LinkStatus,
     /// The listed sessions (T2), newest first.
@@ -151,6 +154,7 @@ impl Core {
     fn status(&self) -> Status {
         let link =
             LinkStatus { state: LinkState::Idle, since: Millis(0), epoch: self.epoch, error: None };
-        Status { protocol_version: None, link, sessions: Vec::new() }
+        let editor = methods::editor(&self.opening.line);
+        Status { protocol_version: None, editor, link, sessions: Vec::new() }
     }
 }

@@ -1,0 +1,64 @@
+//! The loopback API of the built program, while an editor holds a session through it.
+//!
+//! | file | proves or holds |
+//! |---|---|
+//! | `caller` | a caller of the API, down to the bytes |
+//! | `door` | who may call (A5) |
+//! | `crowd` | callers that are slow, many, or speak something else (A5) |
+//! | `records` | how the processes of one user find each other (A2) |
+
+mod caller;
+mod crowd;
+mod door;
+mod records;
+
+use crate::peers::agent::Served;
+use crate::peers::conversation::{initialize, new_session, said, say};
+use crate::peers::editor::Editor;
+use caller::{Answer, Caller};
+use serde_json::Value;
+use std::path::Path;
+
+/// An editor in a session with the official server, and the API of the program between them.
+struct Tether {
+    editor: Editor,
+    session: String,
+    api: Caller,
+    record: Value,
+    _runtime: tempfile::TempDir,
+    _agent: Served,
+}
+
+impl Tether {
+    fn start() -> Self {
+        let agent = Served::start();
+        let runtime = tempfile::tempdir().unwrap();
+        let mut editor = connect(&agent.url, runtime.path());
+        initialize(&mut editor);
+        let session = new_session(&mut editor);
+        let record = records(runtime.path()).pop().unwrap();
+        let api = Caller::new(&record);
+        Self { editor, session, api, record, _runtime: runtime, _agent: agent }
+    }
+
+    /// The editor's session goes on: a turn ends as it should.
+    fn goes_on(&mut self) {
+        let id = say(&mut self.editor, &self.session, "echo undisturbed");
+        let (before, answer) = self.editor.until_answer(id);
+        let told: Vec<&str> = before.iter().map(|message| said(message, &self.session)).collect();
+        assert_eq!(told, ["undisturbed"]);
+        assert_eq!(answer["result"]["stopReason"], "end_turn");
+    }
+}
+
+/// An editor whose program keeps its record under `runtime`.
+fn connect(url: &str, runtime: &Path) -> Editor {
+    Editor::connect(url, &["--http", "1.1", "--runtime-dir", &runtime.to_string_lossy()])
+}
+
+/// The records under `runtime`, as they are on the disk.
+fn records(runtime: &Path) -> Vec<Value> {
+    let directory = std::fs::read_dir(runtime.join("acp-tether/instances")).unwrap();
+    let files = directory.map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    files.map(|text| serde_json::from_slice(&text).unwrap()).collect()
+}
