@@ -27,6 +27,7 @@ impl Core {
         let was_attached = session.attached;
         step.log(Level::Warn, failure.message.as_str());
         session.stream.start_over();
+        session.is_running = false;
         session.doubted.clear();
         session.held.clear();
         self.close_stream(scope, step);
@@ -158,8 +159,9 @@ impl Core {
             .filter_map(|(scope, session)| Some((scope.clone(), session.suspected.take()?)))
             .collect();
         for (scope, failure) in suspected {
-            let Some(session) = self.sessions.get(&scope) else { continue };
+            let Some(session) = self.sessions.get_mut(&scope) else { continue };
             if session.attached {
+                session.is_running = false;
                 step.log(Level::Warn, format!("{} is lost from its connection", name(&scope)));
                 self.close_stream(&scope, step);
                 self.fail_sent_of(&scope, &lost(&scope), step);

@@ -54,6 +54,8 @@ impl Core {
         };
         let is_initialize = method == Method::Initialize;
         match self.link {
+            // Whatever the link is like: the answer is ours.
+            _ if method == Method::Ours => {}
             Link::Idle if !is_initialize => {
                 return refuse(step, "the first request must be initialize");
             }
@@ -68,28 +70,35 @@ impl Core {
         if self.own.contains_key(&key) || !self.ledger.open(id, method, session.clone()) {
             return refuse(step, "a request with this id is open");
         }
+        if method == Method::Ours {
+            return self.call(line, id, step);
+        }
         if is_initialize {
             return self.connect(line.clone(), key, step);
         }
+        self.note_request(&session, method, step);
         let waiter = Waiter::Editor(key.clone());
         let message =
             Queued { header: session.clone(), ..Queued::new(line.clone(), waiter, step.now) };
         if let Err(failure) = self.admit(&session, method, &message) {
             return self.fail(&key, &failure, step);
         }
-        self.note_request(line, &key, method);
+        self.keep_line(line, &key, method);
         self.prepare(&session, method, step);
         self.enqueue(session, LaneName::Messages, message, step);
     }
 
     /// Keeps what of a request matters once it succeeds.
-    fn note_request(&mut self, line: &Bytes, id: &RequestId, method: Method) {
+    fn keep_line(&mut self, line: &Bytes, id: &RequestId, method: Method) {
         let Some(request) = self.ledger.request(id) else { return };
         if method.sets_up() || method == Method::SignIn {
             request.line = Some(line.clone());
         }
-        request.replays = method == Method::LoadSession
-            || method == Method::ResumeSession && methods::asks_for_replay(line);
+        if method == Method::LoadSession
+            || method == Method::ResumeSession && methods::asks_for_replay(line)
+        {
+            self.ledger.will_replay(id);
+        }
     }
 
     /// What a request changes before it is posted.
@@ -113,11 +122,18 @@ impl Core {
         params: &Params<'_>,
         step: &mut Step<'_>,
     ) {
+        if method == Method::Ours {
+            return step.log(Level::Warn, "dropped a notification for us: we answer requests only");
+        }
         let session = session_of(method, params);
+        self.roster.note_message(&session, step.now);
         // A cancel goes in the lane of the request that it cancels, so that it never overtakes it
         // (L5); like every method of the protocol itself it carries no session (L4).
         let cancelled = params.request.filter(|_| method == Method::CancelRequest);
         let cancelled = cancelled.map(Id::key).filter(|id| self.ledger.is_open(id));
+        if cancelled.as_ref().is_some_and(|id| self.is_call(id)) {
+            return step.log(Level::Debug, "dropped a cancel of what we are about to answer");
+        }
         let scope = match cancelled.as_ref().and_then(|id| self.ledger.request(id)) {
             Some(request) => request.session.clone(),
             None => session.clone(),
@@ -153,6 +169,7 @@ impl Core {
         let Some((number, question)) = self.ledger.answer(id, line) else {
             return step.log(Level::Warn, "dropped an answer of the editor that nobody waits for");
         };
+        self.roster.note_message(&question.session, step.now);
         if question.epoch == self.epoch && matches!(self.link, Link::Up(_)) {
             self.post_answer(number, step);
         } else {

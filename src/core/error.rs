@@ -16,6 +16,9 @@ pub const UNKNOWN_SESSION: i32 = -32002;
 /// `_acp-tether/close` of a session that is running (E1).
 pub const RUNNING_SESSION: i32 = -32001;
 
+/// A method of our own was called, and there is no answer to it (E1).
+pub const INTERNAL_ERROR: i32 = -32603;
+
 /// What kind of misfortune ended a request: `data.kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -116,7 +119,7 @@ impl Failure {
             _ if self.is_cancel => -32800,
             Kind::Auth => -32000,
             Kind::SessionLost => -32002,
-            _ => -32603,
+            _ => INTERNAL_ERROR,
         }
     }
 }

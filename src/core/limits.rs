@@ -66,6 +66,9 @@ pub const EDITOR_QUEUE_BYTES: usize = 4 * 1024 * 1024;
 /// POSTs under way at once; each may cost a connection where the server speaks HTTP/1.1 only.
 /// Answers to the agent's questions do not wait for it.
 pub const POSTS_AT_ONCE: usize = 64;
+/// Sessions that are summarised. Past it the one is forgotten that was quiet for longest and of which
+/// nothing else is kept.
+pub const SUMMARIES: usize = 1_000;
 /// Bytes of a refusing body that are shown in `data.body` (L10).
 pub const ERROR_BODY_BYTES: usize = 8 * 1024;
 /// Redirects followed for one request (L8).

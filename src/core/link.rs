@@ -8,6 +8,7 @@ use super::methods;
 use super::posts::{Posting, is_json};
 use super::recovery::{Down, Opening};
 use super::session::Backoff;
+use super::shutdown::Leaving;
 use super::timers::Timer;
 use super::{
     Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId, limits,
@@ -34,7 +35,7 @@ pub(super) struct Connecting {
     backoff: Backoff,
     renewed: bool,
     /// Why the last try failed.
-    trouble: Option<Failure>,
+    pub trouble: Option<Failure>,
 }
 
 impl Core {
@@ -42,6 +43,7 @@ impl Core {
     pub(super) fn connect(&mut self, body: Bytes, request: RequestId, step: &mut Step<'_>) {
         if let Some(reason) = &self.settings.unusable {
             let failure = Failure::new(Kind::Config, Delivery::Unsent, reason.as_str());
+            self.roster.unconnected = Some(failure.message.clone());
             return self.fail(&request, &failure, step);
         }
         let backoff = Backoff::default();
@@ -148,6 +150,7 @@ impl Core {
         let Link::Connecting(connecting) = std::mem::replace(&mut self.link, Link::Idle) else {
             return;
         };
+        self.roster.unconnected = Some(failure.message.clone());
         self.fail(&connecting.request, failure, step);
         let behind = Failure::new(
             failure.kind,
@@ -217,6 +220,10 @@ impl Core {
             step.out.push(Effect::Abandon(post));
         }
         for id in self.ledger.all() {
+            if self.leaving == Leaving::Not && self.is_call(&id) {
+                // Its answer is ours, and comes whatever the link is like.
+                continue;
+            }
             let Some(request) = self.ledger.close(&id) else { continue };
             let delivery = match request.accepted {
                 true => Delivery::Accepted,

@@ -42,6 +42,10 @@ pub enum Method {
     CancelRequest,
     /// Another method of the protocol itself, `$/…`.
     Protocol,
+    /// Tells what is new in a session.
+    Update,
+    /// A method of our own, `_acp-tether/…` (E1).
+    Ours,
     /// Everything else.
     Other,
 }
@@ -65,7 +69,9 @@ impl Method {
             "session/close" | "session/delete" => Self::EndSession,
             "session/list" => Self::ListSessions,
             CANCEL_REQUEST => Self::CancelRequest,
+            "session/update" => Self::Update,
             name if name.starts_with("$/") => Self::Protocol,
+            name if name.starts_with("_acp-tether/") => Self::Ours,
             _ => Self::Other,
         }
     }
@@ -80,6 +86,7 @@ impl Method {
                 | Self::ListSessions
                 | Self::CancelRequest
                 | Self::Protocol
+                | Self::Ours
         )
     }
 
@@ -164,6 +171,79 @@ pub fn asks_for_replay(line: &[u8]) -> bool {
         replay_from: Option<IgnoredAny>,
     }
     serde_json::from_slice(line).is_ok_and(|Line { params }| params.replay_from.is_some())
+}
+
+/// What a session waits for while this question of its agent is open (T1).
+pub fn waits_for(question: &str) -> &str {
+    match question {
+        "session/request_permission" => "permission",
+        method => method,
+    }
+}
+
+/// What of a `session/update` concerns the roster.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
+    /// The agent names the session, or takes its name away (T2).
+    Title(Option<String>),
+    /// Version 2: the agent says whether it works (T3).
+    State {
+        /// It does.
+        is_running: bool,
+        /// Why it stopped, where it says so.
+        stop_reason: Option<String>,
+    },
+}
+
+/// Finds the news in a `session/update`.
+pub fn news(message: &[u8]) -> Option<News> {
+    const TITLE: &str = "session_info_update";
+    const STATE: &str = "state_update";
+    #[derive(Deserialize)]
+    struct Message {
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        update: Update,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Update {
+        session_update: String,
+        #[serde(default, deserialize_with = "present")]
+        title: Option<Option<String>>,
+        state: Option<String>,
+        stop_reason: Option<String>,
+    }
+    // Nearly every update is of another kind, and is not read again to find that out.
+    let text = std::str::from_utf8(message).ok()?;
+    if !text.contains(TITLE) && !text.contains(STATE) {
+        return None;
+    }
+    let Message { params: Params { update } } = serde_json::from_str(text).ok()?;
+    match update.session_update.as_str() {
+        TITLE => update.title.map(News::Title),
+        STATE => {
+            let is_running = update.state? != "idle";
+            Some(News::State { is_running, stop_reason: update.stop_reason })
+        }
+        _ => None,
+    }
+}
+
+/// `stopReason` of the answer to a prompt.
+pub fn stop_reason(answer: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        result: Ended,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Ended {
+        stop_reason: Option<String>,
+    }
+    serde_json::from_slice(answer).ok().and_then(|Answer { result }| result.stop_reason)
 }
 
 /// The parameters of a message, as they came.
@@ -268,6 +348,13 @@ pub fn negotiated(answer: &[u8]) -> (Option<Bytes>, Offers) {
         load: !has_resume_always && capabilities["loadSession"] == true,
     };
     (version.map(|version| Bytes::copy_from_slice(version.as_bytes())), offers)
+}
+
+/// A field that is there, even where it is `null`.
+fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Text as a JSON string.

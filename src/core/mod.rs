@@ -26,6 +26,7 @@
 //! | `doubt` | what a broken stream costs |
 //! | `replay` | in which order a replay and its answer reach the editor |
 //! | [`roster`] | what sessions there are, who is busy, and closing one |
+//! | `calls` | how the methods of our own are answered that the editor calls |
 //! | `shutdown` | how the process ends |
 //! | `session` | what is kept of one session |
 //! | [`error`] | the errors that we originate |
@@ -44,11 +45,12 @@ use posts::Posting;
 use recovery::Opening;
 use requests::Ledger;
 use restore::Own;
-use roster::{Inquiry, Reply, Ticket};
+use roster::{Inquiry, Reply, Roster, Ticket};
 use session::{Backoff, Chance, Scope, Session};
 use shutdown::Leaving;
 use timers::{Timer, Timers};
 
+mod calls;
 mod conflict;
 mod doubt;
 mod editor;
@@ -92,6 +94,11 @@ pub struct Core {
     /// Our own requests that have no answer yet.
     own: BTreeMap<RequestId, Own>,
     own_ids: u64,
+    /// What is told of the sessions and the link (T).
+    roster: Roster,
+    /// The methods of our own that the editor called and that have no answer yet (E1).
+    calls: BTreeMap<Ticket, RequestId>,
+    tickets: u64,
     /// The question to the connection whether it lives, if one is asked (R8).
     probe: Option<Probe>,
     /// The POSTs under way. An outcome of any other is of no interest.
@@ -118,7 +125,7 @@ struct Step<'a> {
 impl Core {
     /// A core that has seen nothing yet.
     pub fn new(settings: Settings) -> Self {
-        Self {
+        let mut core = Self {
             link: Link::Idle,
             ledger: Ledger::default(),
             sessions: BTreeMap::new(),
@@ -128,6 +135,9 @@ impl Core {
             signed_in: None,
             own: BTreeMap::new(),
             own_ids: 0,
+            roster: Roster::default(),
+            calls: BTreeMap::new(),
+            tickets: 0,
             probe: None,
             posts: BTreeMap::new(),
             crowded: VecDeque::new(),
@@ -140,12 +150,15 @@ impl Core {
             is_listening: true,
             leaving: Leaving::Not,
             settings,
-        }
+        };
+        core.begin_roster();
+        core
     }
 
     /// Takes one event; appends what is to be done to `out`. `now` never goes back.
     pub fn step(&mut self, now: Millis, event: Event, out: &mut Vec<Effect>) {
         let step = &mut Step { now, out };
+        self.roster.expect_news(&event);
         match event {
             Event::Line(line) => self.line(line, step),
             Event::LineTooLong => self.line_too_long(step),
@@ -175,6 +188,7 @@ impl Core {
             self.due(timer, step);
         }
         self.go_on_leaving(step);
+        self.tell_news(step);
     }
 
     /// When [`Event::Timer`] is due, if nothing happens before.
@@ -192,6 +206,7 @@ impl Core {
     }
 
     fn due(&mut self, timer: Timer, step: &mut Step<'_>) {
+        self.roster.may_differ = true;
         match timer {
             Timer::GiveUp => self.give_up_connecting(step),
             Timer::Retry => self.post_initialize(step),

@@ -127,7 +127,7 @@ impl Core {
         self.fail_each(sent, &Failure::new(Kind::ConnectionLost, Delivery::Unknown, why), step);
     }
 
-    /// The requests that wait in a lane.
+    /// The requests that were not sent: they wait in a lane, or for an answer of ours.
     pub(super) fn waiting_requests(&self) -> BTreeSet<RequestId> {
         let queues = self.sessions.values().flat_map(|session| &session.messages.queue);
         queues
@@ -135,6 +135,7 @@ impl Core {
                 Waiter::Editor(id) => Some(id.clone()),
                 _ => None,
             })
+            .chain(self.calls.values().cloned())
             .collect()
     }
 
@@ -174,6 +175,15 @@ impl Core {
         }
     }
 
+    /// A person asks for the link: it is tried at once, whatever stopped it (E1).
+    pub(super) fn connect_now(&mut self, step: &mut Step<'_>) {
+        let Link::Down(down) = &mut self.link else { return };
+        down.backoff.reset();
+        down.renewed |= down.stopped.take().is_some();
+        self.timers.disarm(&Timer::Retry);
+        self.reconnect(step);
+    }
+
     /// Our `initialize` has ended.
     pub(super) fn reconnected(&mut self, outcome: Outcome, step: &mut Step<'_>) {
         let Link::Down(down) = &mut self.link else { return };
@@ -195,6 +205,7 @@ impl Core {
                     let kind = if status == 401 { Kind::Auth } else { Kind::Http };
                     let reason = format!("the remote agent refuses the credential (HTTP {status})");
                     let failure = Failure::refused(kind, reason, &response);
+                    down.why.clone_from(&failure.message);
                     down.stopped = Some(Stopped::Refused);
                     return self.fail_all_waiting(&failure, step);
                 }
@@ -288,6 +299,7 @@ impl Session {
     /// back is how many bytes wait no longer: our own requests are made anew for the next.
     fn forget_connection(&mut self) -> usize {
         self.attached = false;
+        self.is_running = false;
         self.doubted.clear();
         self.cancelled = None;
         self.suspected = None;

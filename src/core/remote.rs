@@ -24,7 +24,9 @@ impl Core {
         is_numbered: bool,
         step: &mut Step<'_>,
     ) {
-        match message::read(&data) {
+        let message = message::read(&data);
+        self.roster.may_differ |= !matches!(message, Ok(Message::Notification { .. }));
+        match message {
             Ok(Message::Request { params, .. } | Message::Notification { params, .. })
                 if is_of_another_session(scope, &params) =>
             {
@@ -47,7 +49,10 @@ impl Core {
             // The editor has it already (V3).
             Ok(Message::Notification { .. }) if self.is_held_back(scope) => step
                 .log(Level::Debug, format!("held back a replay on the stream of {}", name(scope))),
-            Ok(Message::Notification { .. }) => step.line(message::as_line(data)),
+            Ok(Message::Notification { method, params }) => {
+                self.note_news(scope, Method::named(&method), &params, &data, step);
+                step.line(message::as_line(data));
+            }
             Ok(Message::Answer { id, is_error }) => {
                 self.numbers_answers |= is_numbered;
                 self.settle(&id.key(), &data, is_error, scope, step);
@@ -77,6 +82,7 @@ impl Core {
         let named = params.session.as_ref().filter(|session| is_header_value(session.as_bytes()));
         let named = named.map(|session| SessionId(Arc::from(&**session)));
         let session = named.or_else(|| scope.clone());
+        self.roster.note_message(&session, step.now);
         match self.ledger.ask(id, method, methods::params(data), session, self.epoch) {
             Asked::New(ours) => step.line(message::as_line(message::with_id(data, id, &ours))),
             Asked::Standing => step.log(Level::Info, "the agent asks again what is being asked"),
@@ -85,10 +91,17 @@ impl Core {
     }
 
     /// The agent withdraws a question: the editor knows it under our id (P4).
-    fn withdraw_one(&self, scope: &Scope, data: &Bytes, params: &Params<'_>, step: &mut Step<'_>) {
+    fn withdraw_one(
+        &mut self,
+        scope: &Scope,
+        data: &Bytes,
+        params: &Params<'_>,
+        step: &mut Step<'_>,
+    ) {
+        self.roster.may_differ = true;
         let asked = params
             .request
-            .and_then(|id| Some((id, self.ledger.asked_as(id, scope.as_ref(), self.epoch)?)));
+            .and_then(|id| Some((id, self.ledger.withdraw_one(id, scope.as_ref(), self.epoch)?)));
         match asked {
             Some((id, ours)) => step.line(message::as_line(message::with_id(data, id, &ours))),
             None => step.log(Level::Debug, "dropped the withdrawal of a question that is not open"),
@@ -134,6 +147,7 @@ impl Core {
             self.disown(&request.session, id);
         }
         step.line(message::as_line(answer.clone()));
+        self.roster.note_message(&request.session, step.now);
         if !is_error {
             self.succeeded(&request, answer, step);
         } else {
@@ -153,12 +167,16 @@ impl Core {
             method if method.names_session() => {
                 self.attach_new(answer, setup.unwrap_or_default(), step);
             }
-            Method::EndSession => self.end_session(&request.session, step),
+            Method::EndSession => {
+                self.roster.strike(&request.session);
+                self.end_session(&request.session, step);
+            }
             method if method.attaches() => {
                 if let Some(session) = self.sessions.get_mut(&request.session) {
                     session.attached = true;
                     session.setup = setup.unwrap_or_else(|| std::mem::take(&mut session.setup));
                 }
+                self.note_success(request, answer, step);
             }
             _ => {}
         }
@@ -169,6 +187,7 @@ impl Core {
     fn end_session(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.attached = false;
+        session.is_running = false;
         session.standing = Standing::Sound;
         session.stream.start_over();
         self.close_stream(scope, step);
@@ -203,6 +222,9 @@ impl Core {
         if session.stream.generation().is_none() {
             self.open_stream(&scope, step);
         }
+        // Where the id was another session's, that one is gone.
+        self.roster.strike(&scope);
+        self.note_setup(&scope, step);
     }
 
     /// Withdraws from the editor the questions of a scope, save those of the connection `except`

@@ -17,6 +17,8 @@ use super::{Epoch, SessionId};
 pub struct Ledger {
     requests: BTreeMap<RequestId, OpenRequest>,
     arrivals: u64,
+    /// How many of them replay.
+    replaying: usize,
     questions: BTreeMap<u64, Question>,
     asked: u64,
 }
@@ -36,6 +38,8 @@ pub struct OpenRequest {
     pub line: Option<Bytes>,
     /// Its answer closes a replay on the session's stream (R12).
     pub replays: bool,
+    /// Something of the replay has come (T2).
+    pub replayed: bool,
     /// Its place among all requests of the process.
     arrival: u64,
 }
@@ -54,6 +58,8 @@ pub struct Question {
     asks: Asks,
     /// The editor's answer, while the agent may not have it.
     pub answer: Option<Bytes>,
+    /// The agent has withdrawn it: nobody waits for the person any more.
+    is_withdrawn: bool,
 }
 
 /// What a question asks.
@@ -80,6 +86,7 @@ impl Ledger {
             accepted: false,
             line: None,
             replays: false,
+            replayed: false,
             arrival,
         };
         self.requests.insert(key, request);
@@ -103,7 +110,27 @@ impl Ledger {
 
     /// Takes a request out, for its one answer. `None`: nobody waits for it (P2).
     pub fn close(&mut self, id: &RequestId) -> Option<OpenRequest> {
-        self.requests.remove(id)
+        let request = self.requests.remove(id)?;
+        self.replaying -= usize::from(request.replays);
+        Some(request)
+    }
+
+    /// The answer to a request will close a replay.
+    pub fn will_replay(&mut self, id: &RequestId) {
+        if let Some(request) = self.requests.get_mut(id)
+            && !std::mem::replace(&mut request.replays, true)
+        {
+            self.replaying += 1;
+        }
+    }
+
+    /// An update of a session came: where a request replays its history, that may be some of it.
+    pub fn note_update(&mut self, session: &SessionId) {
+        if self.replaying > 0 {
+            for request in self.requests.values_mut() {
+                request.replayed |= request.replays && request.session.as_ref() == Some(session);
+            }
+        }
     }
 
     /// The open requests, in the order in which they came.
@@ -135,6 +162,22 @@ impl Ledger {
         request.session.clone().filter(|_| request.method == Method::Prompt)
     }
 
+    /// The sessions that have an open prompt.
+    pub fn prompted(&self) -> BTreeSet<&SessionId> {
+        let prompts = self.requests.values().filter(|request| request.method == Method::Prompt);
+        prompts.filter_map(|request| request.session.as_ref()).collect()
+    }
+
+    /// The sessions whose agent waits for the person, and the method of the question that waits
+    /// longest.
+    pub fn asking(&self) -> BTreeMap<&SessionId, &str> {
+        let open = |question: &&Question| question.answer.is_none() && !question.is_withdrawn;
+        let newest_first = self.questions.values().rev().filter(open);
+        newest_first
+            .filter_map(|question| Some((question.session.as_ref()?, &*question.asks.method)))
+            .collect()
+    }
+
     /// Whether no request of the editor is open.
     pub fn is_idle(&self) -> bool {
         self.requests.is_empty()
@@ -157,7 +200,10 @@ impl Ledger {
     ) -> Asked {
         let asks = Asks { method: method.into(), params };
         let kept = self.questions.iter_mut().find(|(_, question)| {
-            question.epoch != epoch && question.session == session && question.asks == asks
+            question.epoch != epoch
+                && question.session == session
+                && question.asks == asks
+                && !question.is_withdrawn
         });
         if let Some((number, question)) = kept {
             question.epoch = epoch;
@@ -170,7 +216,15 @@ impl Ledger {
         }
         self.asked += 1;
         let (agent_id, agent_key) = (agent_id.raw().into(), agent_id.key());
-        let question = Question { agent_id, agent_key, session, epoch, asks, answer: None };
+        let question = Question {
+            agent_id,
+            agent_key,
+            session,
+            epoch,
+            asks,
+            answer: None,
+            is_withdrawn: false,
+        };
         self.questions.insert(self.asked, question);
         Asked::New(id_for_the_editor(self.asked))
     }
@@ -199,22 +253,25 @@ impl Ledger {
         self.questions.remove(&number);
     }
 
-    /// The id for the editor of the open question that the agent calls so: the newest that was
-    /// asked on this stream's session, or, on the connection's own stream, of any.
-    pub fn asked_as(
-        &self,
+    /// The agent withdraws a question. What comes is its id for the editor: that of the newest open
+    /// one that the agent calls so on this stream's session, or, on the connection's own stream, on
+    /// any.
+    pub fn withdraw_one(
+        &mut self,
         agent_id: Id<'_>,
         session: Option<&SessionId>,
         epoch: Epoch,
     ) -> Option<String> {
         let agent_key = agent_id.key();
-        let mut asked = self.questions.iter().rev().filter(|(_, question)| {
+        let mut asked = self.questions.iter_mut().rev().filter(|(_, question)| {
             question.agent_key == agent_key
                 && question.epoch == epoch
                 && question.answer.is_none()
                 && (session.is_none() || question.session.as_ref() == session)
         });
-        asked.next().map(|(number, _)| id_for_the_editor(*number))
+        let (number, question) = asked.next()?;
+        question.is_withdrawn = true;
+        Some(id_for_the_editor(*number))
     }
 
     /// Takes out the questions of a scope that another connection asked than `epoch`, or with

@@ -263,6 +263,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.standing = Standing::Failed(failure.clone());
         session.attached = false;
+        session.is_running = false;
         step.log(Level::Error, failure.message.as_str());
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);

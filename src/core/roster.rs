@@ -3,10 +3,29 @@
 //! A person asks with an [`Inquiry`], through the loopback API or with a method of our own (E1), and
 //! gets a [`Reply`] in the same step: nothing can happen between the check and the close (I15).
 
-use super::methods::{self, Editor};
-use super::{Core, Effect, Epoch, Millis, SessionId, Step};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
-/// Names one inquiry, so that its reply finds who asked. Chosen by the shell.
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::error::Kind;
+use super::link::Link;
+use super::message::Params;
+use super::methods::{self, Editor, Method, News};
+use super::recovery::{Down, Stopped};
+use super::requests::OpenRequest;
+use super::session::{Scope, Session, Standing};
+use super::shutdown::Leaving;
+use super::{
+    Core, Effect, Epoch, Event, Level, Millis, SessionId, Step, StreamEvent, limits, name,
+};
+
+/// Names one inquiry, so that its reply finds who asked; chosen by the shell. Or, apart from those,
+/// one call of the editor (E1); chosen by the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -63,9 +82,11 @@ pub struct LinkStatus {
 }
 
 /// Where the link stands, for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LinkState {
     /// The editor has not asked for a connection.
+    #[default]
     Idle,
     /// The first connection is being made.
     Connecting,
@@ -103,7 +124,8 @@ pub struct Summary {
 }
 
 /// Whether a session is busy (T3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Activity {
     /// Nothing runs.
     Idle,
@@ -114,47 +136,380 @@ pub enum Activity {
 }
 
 /// How a session's remote side stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RemoteSide {
     /// The agent has it on the present connection.
     Attached,
-    /// It is being restored, or waits for the connection.
+    /// It is being attached or restored, or waits for the connection.
     Restoring,
     /// It failed alone (C).
     Failed,
-    /// It could not be restored (V9).
+    /// It could not be restored (V9), or nobody tries to.
     Lost,
 }
 
 impl Status {
     /// `{link, sessions}` as `GET /status` has them (A3). `since_1970` turns a time of the core into
     /// milliseconds since 1970.
-    pub fn document(&self, since_1970: impl Fn(Millis) -> u64) -> serde_json::Value {
-        let _ = since_1970;
-        serde_json::Value::Null
+    pub fn document(&self, since_1970: impl Fn(Millis) -> u64) -> Value {
+        let link = json!({
+            "state": self.link.state,
+            "since": since_1970(self.link.since),
+            "epoch": self.link.epoch.0,
+            "error": self.link.error,
+        });
+        let session = |summary: &Summary| {
+            without_absent(json!({
+                "sessionId": &*summary.session.0,
+                "title": summary.title,
+                "cwd": summary.cwd,
+                "status": summary.status,
+                "waitingFor": summary.waiting_for,
+                "remote": summary.remote,
+                "createdAt": since_1970(summary.created),
+                "updatedAt": since_1970(summary.updated),
+                "turns": summary.turns,
+                "lastStopReason": summary.last_stop_reason,
+            }))
+        };
+        let sessions: Vec<Value> = self.sessions.iter().map(session).collect();
+        json!({ "link": without_absent(link), "sessions": sessions })
     }
 }
+
+fn without_absent(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
+/// What is kept for the roster. Whether a session is busy, and how its remote side stands, is not:
+/// that follows from the ledger and the session itself, so that it cannot outlive what it tells of
+/// (T4, I12).
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    records: BTreeMap<SessionId, Record>,
+    /// Why the editor's last `initialize` failed, until there is a connection.
+    pub unconnected: Option<String>,
+    /// Where the link stood at the end of the last step, and since when.
+    link: (LinkState, Millis),
+    /// What the status said then.
+    told: u64,
+    /// It may say something else after this step.
+    pub may_differ: bool,
+}
+
+/// A session that was seen, be it listed or not.
+#[derive(Debug)]
+struct Record {
+    is_listed: bool,
+    title: Option<String>,
+    cwd: Option<String>,
+    created: Millis,
+    updated: Millis,
+    turns: u64,
+    last_stop_reason: Option<String>,
+}
+
+/// A listed session as it stands.
+struct Listed<'a> {
+    session: &'a SessionId,
+    record: &'a Record,
+    status: Activity,
+    waiting_for: Option<&'a str>,
+    remote: RemoteSide,
+}
+
+// What is noted.
+
+impl Roster {
+    /// A message of a session passes, in either direction.
+    pub fn note_message(&mut self, scope: &Scope, now: Millis) {
+        if let Some(record) = scope.as_ref().and_then(|session| self.records.get_mut(session)) {
+            record.updated = now;
+        }
+    }
+
+    /// Nothing is kept of a session: it is seen anew when something happens in it (T5, T6).
+    pub fn strike(&mut self, scope: &Scope) {
+        if let Some(session) = scope {
+            self.records.remove(session);
+        }
+    }
+
+    /// Most messages only pass, and change nothing that is told.
+    pub fn expect_news(&mut self, event: &Event) {
+        let passes = matches!(
+            event,
+            Event::Stream(_, StreamEvent::Message { .. } | StreamEvent::Comment)
+                | Event::Listening(_)
+        );
+        self.may_differ = !passes;
+    }
+}
+
+impl Core {
+    /// The editor asks something of a session. A prompt is activity from its start (T2).
+    pub(super) fn note_request(&mut self, scope: &Scope, method: Method, step: &Step<'_>) {
+        if let (Method::Prompt, Some(session)) = (method, scope) {
+            let record = self.see(session, step.now);
+            record.is_listed = true;
+            record.turns += 1;
+        }
+        self.roster.note_message(scope, step.now);
+    }
+
+    /// The agent did what the editor asked of a session. A load that replayed is activity (T2).
+    pub(super) fn note_success(&mut self, request: &OpenRequest, answer: &[u8], step: &Step<'_>) {
+        let Some(session) = &request.session else { return };
+        if request.method.mends() {
+            self.note_setup(&request.session, step);
+        }
+        let Some(record) = self.roster.records.get_mut(session) else { return };
+        record.is_listed |= request.replayed;
+        if request.method == Method::Prompt {
+            record.note_end(methods::stop_reason(answer));
+        }
+    }
+
+    /// A session was set up by the editor.
+    pub(super) fn note_setup(&mut self, scope: &Scope, step: &Step<'_>) {
+        let Some(session) = scope else { return };
+        let cwd = self.sessions.get(scope).and_then(Session::cwd);
+        let record = self.see(session, step.now);
+        record.cwd = cwd.or(record.cwd.take());
+    }
+
+    /// A notification of the agent is passed on. A title is activity (T2), unless it belongs to what
+    /// our own restore makes the agent say.
+    pub(super) fn note_news(
+        &mut self,
+        scope: &Scope,
+        method: Method,
+        params: &Params<'_>,
+        message: &Bytes,
+        step: &Step<'_>,
+    ) {
+        let named = || params.session.as_ref().map(|session| SessionId(Arc::from(&**session)));
+        let scope = scope.clone().or_else(named);
+        self.roster.note_message(&scope, step.now);
+        let Some(session) = scope.as_ref().filter(|_| method == Method::Update) else { return };
+        self.ledger.note_update(session);
+        let Some(news) = methods::news(message) else { return };
+        self.roster.may_differ = true;
+        let kept = self.sessions.get(&scope);
+        let is_restoring = kept.is_some_and(|it| matches!(it.standing, Standing::Restoring(_)));
+        match news {
+            News::Title(Some(title)) if !is_restoring => {
+                let record = self.see(session, step.now);
+                record.title = Some(title);
+                record.is_listed = true;
+            }
+            News::Title(title) => {
+                if let Some(record) = self.roster.records.get_mut(session) {
+                    record.title = title;
+                }
+            }
+            News::State { is_running, stop_reason } if self.speaks_version_2() => {
+                if let Some(kept) = self.sessions.get_mut(&scope) {
+                    kept.is_running = is_running;
+                }
+                if let Some(record) = self.roster.records.get_mut(session) {
+                    record.note_end(stop_reason);
+                }
+            }
+            News::State { .. } => {}
+        }
+    }
+
+    /// The record of a session, new where there is none.
+    fn see(&mut self, session: &SessionId, now: Millis) -> &mut Record {
+        if !self.roster.records.contains_key(session) {
+            self.make_room();
+        }
+        let scope = Some(session.clone());
+        let cwd = self.sessions.get(&scope).and_then(Session::cwd);
+        self.roster.records.entry(session.clone()).or_insert(Record {
+            is_listed: false,
+            title: None,
+            cwd,
+            created: now,
+            updated: now,
+            turns: 0,
+            last_stop_reason: None,
+        })
+    }
+
+    /// Forgets the session that was quiet for longest, where there are too many. One of which more
+    /// is kept than a line of the roster may be in use.
+    fn make_room(&mut self) {
+        if self.roster.records.len() < limits::SUMMARIES {
+            return;
+        }
+        let is_dead = |session: &SessionId| !self.sessions.contains_key(&Some(session.clone()));
+        let dead = self.roster.records.iter().filter(|(session, _)| is_dead(session));
+        let oldest = dead.min_by_key(|(_, record)| record.updated);
+        if let Some(oldest) = oldest.map(|(session, _)| session.clone()) {
+            self.roster.records.remove(&oldest);
+        }
+    }
+}
+
+impl Record {
+    /// A turn may have ended, for this reason if there is one.
+    fn note_end(&mut self, stop_reason: Option<String>) {
+        if stop_reason.is_some() {
+            self.last_stop_reason = stop_reason;
+        }
+    }
+}
+
+// What is told.
 
 impl Core {
     /// Answers at once.
     pub(super) fn inquire(&mut self, ticket: Ticket, inquiry: Inquiry, step: &mut Step<'_>) {
         let reply = match inquiry {
             Inquiry::Status => Reply::Status(self.status()),
-            Inquiry::Close(_) => Reply::Unknown,
-            Inquiry::Reconnect => Reply::Reconnecting,
+            Inquiry::Close(session) => self.close(session, step),
+            Inquiry::Reconnect => {
+                self.reconnect_now(step);
+                Reply::Reconnecting
+            }
         };
         step.out.push(Effect::Reply(ticket, reply));
     }
 
-    /// The answer to a method of our own that the editor called (E1): goes to it under its own id.
-    pub(super) fn rpc_answered(&mut self, ticket: Ticket, response: &[u8], step: &mut Step<'_>) {
-        let _ = (ticket, response, step);
+    /// Takes a session off the roster, unless it is running (A4, T5).
+    fn close(&mut self, session: SessionId, step: &mut Step<'_>) -> Reply {
+        let found = self.listed().find(|listed| *listed.session == session);
+        match found.map(|listed| listed.status) {
+            None => Reply::Unknown,
+            Some(Activity::Running | Activity::Waiting) => Reply::Busy,
+            Some(Activity::Idle) => {
+                let scope = Some(session);
+                step.log(Level::Info, format!("{} is taken off the roster", name(&scope)));
+                self.roster.strike(&scope);
+                Reply::Closed
+            }
+        }
+    }
+
+    /// Ends a step: says so where the status would say something else.
+    pub(super) fn tell_news(&mut self, step: &mut Step<'_>) {
+        if !self.roster.may_differ || self.leaving == Leaving::Done {
+            return;
+        }
+        let (state, _) = self.link_stands();
+        if self.roster.link.0 != state {
+            self.roster.link = (state, step.now);
+        }
+        let told = self.fingerprint();
+        if std::mem::replace(&mut self.roster.told, told) != told {
+            step.out.push(Effect::Changed);
+        }
+    }
+
+    /// Takes the status as told.
+    pub(super) fn begin_roster(&mut self) {
+        self.roster.told = self.fingerprint();
     }
 
     fn status(&self) -> Status {
-        let link =
-            LinkStatus { state: LinkState::Idle, since: Millis(0), epoch: self.epoch, error: None };
-        let editor = methods::editor(&self.opening.line);
-        Status { protocol_version: None, editor, link, sessions: Vec::new() }
+        let (_, error) = self.link_stands();
+        let (state, since) = self.roster.link;
+        let summary = |listed: Listed<'_>| Summary {
+            session: listed.session.clone(),
+            title: listed.record.title.clone(),
+            cwd: listed.record.cwd.clone(),
+            status: listed.status,
+            waiting_for: listed.waiting_for.map(str::to_owned),
+            remote: listed.remote,
+            created: listed.record.created,
+            updated: listed.record.updated,
+            turns: listed.record.turns,
+            last_stop_reason: listed.record.last_stop_reason.clone(),
+        };
+        let mut sessions: Vec<Summary> = self.listed().map(summary).collect();
+        sessions.sort_by_key(|summary| Reverse(summary.updated));
+        Status {
+            protocol_version: self.protocol_version(),
+            editor: methods::editor(&self.opening.line),
+            link: LinkStatus { state, since, epoch: self.epoch, error: error.map(str::to_owned) },
+            sessions,
+        }
+    }
+
+    /// The status but for the times of the sessions, in one number.
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.link_stands(), self.epoch.0, self.protocol_version()).hash(&mut hasher);
+        for Listed { session, record, status, waiting_for, remote } in self.listed() {
+            (&session.0, status, waiting_for, remote).hash(&mut hasher);
+            (&record.title, &record.cwd, record.turns).hash(&mut hasher);
+            (record.created.0, &record.last_stop_reason).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// The listed sessions, by their ids.
+    fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
+        let (prompted, asking) = (self.ledger.prompted(), self.ledger.asking());
+        let records = self.roster.records.iter().filter(|(_, record)| record.is_listed);
+        records.map(move |(session, record)| {
+            let kept = self.sessions.get(&Some(session.clone()));
+            let is_running =
+                prompted.contains(session) || kept.is_some_and(|session| session.is_running);
+            let question = asking.get(session).filter(|_| is_running);
+            let status = match (is_running, question) {
+                (false, _) => Activity::Idle,
+                (true, None) => Activity::Running,
+                (true, Some(_)) => Activity::Waiting,
+            };
+            let waiting_for = question.map(|method| methods::waits_for(method));
+            Listed { session, record, status, waiting_for, remote: self.remote_side(kept) }
+        })
+    }
+
+    fn remote_side(&self, kept: Option<&Session>) -> RemoteSide {
+        let Some(session) = kept else { return RemoteSide::Lost };
+        match &session.standing {
+            Standing::Sound if session.attached => RemoteSide::Attached,
+            Standing::Restoring(_) if self.is_down_for_good() => RemoteSide::Lost,
+            Standing::Sound | Standing::Restoring(_) => RemoteSide::Restoring,
+            Standing::Failed(failure) if failure.kind == Kind::SessionLost => RemoteSide::Lost,
+            Standing::Failed(_) => RemoteSide::Failed,
+        }
+    }
+
+    fn is_down_for_good(&self) -> bool {
+        matches!(self.link, Link::Down(Down { stopped: Some(Stopped::ForGood(_)), .. }))
+    }
+
+    /// Where the link stands, and why it is not up.
+    fn link_stands(&self) -> (LinkState, Option<&str>) {
+        match &self.link {
+            Link::Idle => match &self.roster.unconnected {
+                None => (LinkState::Idle, None),
+                why => (LinkState::Down, why.as_deref()),
+            },
+            Link::Connecting(connecting) => {
+                let trouble = connecting.trouble.as_ref();
+                (LinkState::Connecting, trouble.map(|failure| failure.message.as_str()))
+            }
+            Link::Up(_) => (LinkState::Up, None),
+            Link::Down(down) => match &down.stopped {
+                None => (LinkState::Reconnecting, Some(&down.why)),
+                Some(Stopped::Refused) => (LinkState::Down, Some(&down.why)),
+                Some(Stopped::ForGood(failure)) => (LinkState::Down, Some(&failure.message)),
+            },
+        }
+    }
+
+    /// `protocolVersion` of the answer to `initialize`.
+    fn protocol_version(&self) -> Option<u64> {
+        std::str::from_utf8(self.opening.version.as_deref()?).ok()?.parse().ok()
     }
 }

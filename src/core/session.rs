@@ -25,6 +25,8 @@ pub struct Session {
     pub standing: Standing,
     /// What the editor last set it up with.
     pub setup: Setup,
+    /// The agent reported that it works, and nothing since that it does not (T3).
+    pub is_running: bool,
     /// When the editor last cancelled its turn, until the next prompt.
     pub cancelled: Option<Millis>,
     /// Requests whose answer may have been lost with a broken stream (R9).
@@ -83,6 +85,11 @@ impl Session {
     /// What keeps its messages from going: the network before the stream.
     pub fn trouble(&self) -> Option<(Kind, String)> {
         self.messages.trouble.as_ref().or(self.stream.trouble.as_ref()).cloned()
+    }
+
+    /// Its working directory, as the editor gave it.
+    pub fn cwd(&self) -> Option<String> {
+        serde_json::from_slice(self.setup.cwd.as_deref()?).ok()
     }
 
     /// Nothing waits and nothing is under way.

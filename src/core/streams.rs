@@ -202,15 +202,33 @@ impl Core {
     /// The machine slept: nobody knows which stream still lives (L11).
     pub(super) fn woke(&mut self, step: &mut Step<'_>) {
         step.log(Level::Info, "the machine slept; every stream is opened again");
-        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
-        for scope in scopes {
-            if let Some(session) = self.sessions.get_mut(&scope) {
-                session.stream.backoff.reset();
-            }
-            self.cut(&scope, "the machine slept", step);
-        }
+        self.reopen_all("the machine slept", step);
         if matches!(self.link, Link::Down(_)) {
             self.reconnect(step);
+        }
+    }
+
+    /// A person knows better that the network is back (E1): nothing waits for its backoff, and what
+    /// was stopped is tried again with the credential as it is now.
+    pub(super) fn reconnect_now(&mut self, step: &mut Step<'_>) {
+        step.log(Level::Info, "asked to reconnect; every stream is opened again");
+        self.reopen_all("it is opened again on demand", step);
+        self.connect_now(step);
+    }
+
+    fn reopen_all(&mut self, why: &str, step: &mut Step<'_>) {
+        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in scopes {
+            let Some(session) = self.sessions.get_mut(&scope) else { continue };
+            session.stream.backoff.reset();
+            match session.stream.state {
+                StreamState::Waiting => self.open_stream(&scope, step),
+                StreamState::Stopped => {
+                    session.stream.renewed = true;
+                    self.open_stream(&scope, step);
+                }
+                _ => self.cut(&scope, why, step),
+            }
         }
     }
 
