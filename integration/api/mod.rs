@@ -3,21 +3,27 @@
 //! | file | proves or holds |
 //! |---|---|
 //! | `caller` | a caller of the API, down to the bytes |
+//! | `answers` | what the endpoints answer (A3, A4, E1) |
+//! | `schema` | the schemas that answers are held against |
 //! | `door` | who may call (A5) |
 //! | `crowd` | callers that are slow, many, or speak something else (A5) |
 //! | `records` | how the processes of one user find each other (A2) |
 
+mod answers;
 mod caller;
 mod crowd;
 mod door;
 mod records;
+mod schema;
 
 use crate::peers::agent::Served;
-use crate::peers::conversation::{initialize, new_session, said, say};
-use crate::peers::editor::Editor;
+use crate::peers::conversation::{new_session, said, say};
+use crate::peers::editor::{Editor, PATIENCE};
 use caller::{Answer, Caller};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// An editor in a session with the official server, and the API of the program between them.
 struct Tether {
@@ -25,7 +31,7 @@ struct Tether {
     session: String,
     api: Caller,
     record: Value,
-    _runtime: tempfile::TempDir,
+    runtime: tempfile::TempDir,
     _agent: Served,
 }
 
@@ -34,11 +40,26 @@ impl Tether {
         let agent = Served::start();
         let runtime = tempfile::tempdir().unwrap();
         let mut editor = connect(&agent.url, runtime.path());
-        initialize(&mut editor);
+        let editor_info = json!({"name": "an editor", "version": "1.2"});
+        let params = json!({"protocolVersion": 1, "clientInfo": editor_info});
+        editor.ask("initialize", &params);
         let session = new_session(&mut editor);
         let record = records(runtime.path()).pop().unwrap();
         let api = Caller::new(&record);
-        Self { editor, session, api, record, _runtime: runtime, _agent: agent }
+        Self { editor, session, api, record, runtime, _agent: agent }
+    }
+
+    /// Waits until the record is as wanted: it is written beside what the editor sees.
+    fn until_record(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let record = records(self.runtime.path()).pop().unwrap();
+            if wanted(&record) {
+                return record;
+            }
+            assert!(start.elapsed() < PATIENCE, "{record}");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// The editor's session goes on: a turn ends as it should.

@@ -19,6 +19,7 @@ pub mod token;
 mod watch;
 
 use self::api::Api;
+pub(crate) use self::clock::now;
 use self::http::{Batch, Http};
 use self::inquiries::{Inquiries, Instance};
 use self::instances::{Directory, Entry, Record};
