@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `caller` | a caller of the API, down to the bytes |
 //! | `answers` | what the endpoints answer (A3, A4, E1) |
+//! | `commands` | `acp-tether sessions` and `acp-tether close` |
 //! | `schema` | the schemas that answers are held against |
 //! | `door` | who may call (A5) |
 //! | `crowd` | callers that are slow, many, or speak something else (A5) |
@@ -11,6 +12,8 @@
 
 mod answers;
 mod caller;
+#[cfg(unix)]
+mod commands;
 mod crowd;
 mod door;
 mod records;
@@ -32,7 +35,7 @@ struct Tether {
     api: Caller,
     record: Value,
     runtime: tempfile::TempDir,
-    _agent: Served,
+    agent: Served,
 }
 
 impl Tether {
@@ -46,7 +49,7 @@ impl Tether {
         let session = new_session(&mut editor);
         let record = records(runtime.path()).pop().unwrap();
         let api = Caller::new(&record);
-        Self { editor, session, api, record, runtime, _agent: agent }
+        Self { editor, session, api, record, runtime, agent }
     }
 
     /// Waits until the record is as wanted: it is written beside what the editor sees.

@@ -1,7 +1,7 @@
 //! `acp-tether sessions`: what sessions there are in every instance of this user, and who is busy.
 
 use super::loopback::{self, Instance};
-use super::table::{cut, lines, printable};
+use super::table::{cut, lines, printable, printable_json};
 use crate::cli::Sessions;
 use crate::shell::now;
 use anstyle::Style;
@@ -128,7 +128,8 @@ impl Output {
         let mut output = anstream::stdout().lock();
         if self.is_json {
             let instances: Vec<_> = documents.values().collect();
-            return writeln!(output, "{}", json!({ "instances": instances }));
+            let text = json!({ "instances": instances }).to_string();
+            return writeln!(output, "{}", printable_json(&text));
         }
         let mut lines = lines(&self.rows(documents)).into_iter();
         let (bold, head) = (Style::new().bold(), lines.next().unwrap_or_default());

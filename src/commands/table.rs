@@ -9,6 +9,18 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|char| if is_printable(char) { char } else { REPLACEMENT }).collect()
 }
 
+/// JSON that says the same: what is not printable stands inside strings, and becomes an escape.
+pub(super) fn printable_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        match is_printable(char) {
+            true => shown.push(char),
+            false => shown.push_str(&format!("\\u{:04x}", u32::from(char))),
+        }
+    }
+    shown
+}
+
 fn is_printable(char: char) -> bool {
     let turns = matches!(
         char,
@@ -57,6 +69,14 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(printable(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn x_json_says_the_same_without_a_character_that_commands_a_terminal() {
+        let value = serde_json::json!(["a\u{9b}31m\u{7f}\u{202e}é\n\u{1b}"]);
+        let shown = printable_json(&value.to_string());
+        assert_eq!(shown, r#"["a\u009b31m\u007f\u202eé\n\u001b"]"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).ok(), Some(value));
     }
 
     #[test]
