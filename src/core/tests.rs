@@ -13,6 +13,8 @@ struct World {
     now: u64,
     posts: Vec<Post>,
     streams: Vec<StreamId>,
+    /// How often a change of the status was told.
+    changes: usize,
 }
 
 fn settings() -> Settings {
@@ -39,7 +41,8 @@ impl World {
     }
 
     fn with(settings: Settings) -> Self {
-        Self { core: Core::new(settings), now: 0, posts: Vec::new(), streams: Vec::new() }
+        let (posts, streams) = (Vec::new(), Vec::new());
+        Self { core: Core::new(settings), now: 0, posts, streams, changes: 0 }
     }
 
     fn up() -> Self {
@@ -63,7 +66,8 @@ impl World {
         let mut effects = Vec::new();
         self.core.step(Millis(self.now), event, &mut effects);
         let mut told = String::new();
-        for effect in effects {
+        let last = effects.len().saturating_sub(1);
+        for (index, effect) in effects.into_iter().enumerate() {
             match effect {
                 Effect::Line(line) => writeln!(told, "line {}", String::from_utf8_lossy(&line)),
                 Effect::Post(post) => {
@@ -92,7 +96,12 @@ impl World {
                     writeln!(told, "close {number}")
                 }
                 Effect::Delete(_) => writeln!(told, "delete"),
-                Effect::Log(..) | Effect::Changed => Ok(()),
+                Effect::Log(..) => Ok(()),
+                Effect::Changed => {
+                    assert_eq!(index, last, "a change is told last");
+                    self.changes += 1;
+                    Ok(())
+                }
                 Effect::Reply(_, reply) => writeln!(told, "reply {reply:?}"),
                 Effect::Rpc(_, request) => {
                     writeln!(told, "rpc {}", String::from_utf8_lossy(&request))
@@ -446,4 +455,119 @@ fn p6_a_restore_that_a_second_loss_overtakes_takes_no_room() {
     assert!(world.core.queued_bytes > 0, "the restore waits for its stream");
     world.on(3, StreamEvent::Refused(gone()));
     assert_eq!(world.core.queued_bytes, 0);
+}
+
+#[test]
+fn a3_a_change_is_told_once_and_only_where_the_status_says_something_else() {
+    let mut world = World::with_session();
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk"}}}"#;
+    let titled = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"session_info_update","title":"t"}}}"#;
+    let question = r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#;
+    let told = |world: &mut World, act: &dyn Fn(&mut World) -> String| {
+        let before = world.changes;
+        act(world);
+        world.now += 1;
+        world.changes - before
+    };
+    assert_eq!(world.changes, 2, "it connects, and it is connected");
+    assert_eq!(told(&mut world, &|world| world.says(1, update)), 0, "it is not listed");
+    assert_eq!(told(&mut world, &|world| world.line(PROMPT)), 1);
+    assert_eq!(told(&mut world, &|world| world.answer(2, response(202))), 0);
+    assert_eq!(told(&mut world, &|world| world.says(1, update)), 0);
+    assert_eq!(told(&mut world, &|world| world.says(1, titled)), 1);
+    assert_eq!(told(&mut world, &|world| world.says(1, titled)), 0, "it has this title");
+    assert_eq!(told(&mut world, &|world| world.says(1, question)), 1);
+    let answer = r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#;
+    assert_eq!(told(&mut world, &|world| world.line(answer)), 1);
+    assert_eq!(told(&mut world, &|world| world.answer(3, response(202))), 0);
+    assert_eq!(told(&mut world, &|world| world.on(1, StreamEvent::Ended(End::Clean))), 0);
+    let result = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+    assert_eq!(told(&mut world, &|world| world.says(0, result)), 1);
+    let asked = |inquiry: Inquiry| {
+        move |world: &mut World| world.step(Event::Inquiry(Ticket(7), inquiry.clone()))
+    };
+    assert_eq!(told(&mut world, &asked(Inquiry::Status)), 0);
+    let closed = asked(Inquiry::Close(SessionId("s".into())));
+    assert_eq!(told(&mut world, &closed), 1);
+    assert_eq!(told(&mut world, &closed), 0);
+    assert_eq!(told(&mut world, &|world| world.on(0, StreamEvent::Comment)), 0);
+}
+
+#[test]
+fn t1_k129_of_too_many_dead_sessions_the_one_that_was_quiet_for_longest_is_forgotten() {
+    let mut world = World::with_session();
+    let prompt = |world: &mut World, session: &str| {
+        world.now += 1;
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":"{session}","method":"session/prompt","params":{{"sessionId":"{session}"}}}}"#
+        );
+        world.line(&line);
+    };
+    prompt(&mut world, "s");
+    for dead in 0..limits::SUMMARIES {
+        // An id that cannot stand in a header is refused at once, and nothing is kept of it.
+        prompt(&mut world, &format!("{dead} "));
+    }
+    let close = |world: &mut World, session: &str| {
+        let session = SessionId(session.into());
+        world.step(Event::Inquiry(Ticket(0), Inquiry::Close(session)))
+    };
+    let told = world.step(Event::Inquiry(Ticket(0), Inquiry::Status));
+    assert_eq!(told.matches("Summary {").count(), limits::SUMMARIES);
+    assert_eq!(close(&mut world, "s"), "reply Busy\n", "one that is in use stays");
+    assert_eq!(close(&mut world, "0 "), "reply Unknown\n");
+    assert_eq!(close(&mut world, "1 "), "reply Closed\n");
+}
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":"c","method":"_acp-tether/status"}"#;
+const CALLED: &str = "rpc {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"_acp-tether/status\"}\n";
+
+fn answered(world: &mut World, ticket: u64) -> String {
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{ticket},"result":{{"a": 1}}}}"#);
+    world.step(Event::Rpc(Ticket(ticket), Bytes::from(answer)))
+}
+
+#[test]
+fn e1_a_call_survives_the_loss_of_the_connection_and_a_failed_initialize() {
+    let mut world = World::with_session();
+    assert_eq!(world.line(CALL), CALLED);
+    world.on(0, StreamEvent::Ended(End::Broken("reset".into())));
+    let Outcome::Response(gone) = response(404) else { panic!() };
+    assert!(!world.on(2, StreamEvent::Refused(gone)).contains(r#""id":"c""#));
+    let line = r#"line {"jsonrpc":"2.0","id":"c","result":{"a": 1}}"#;
+    assert_eq!(answered(&mut world, 1), format!("{line}\n"));
+    assert_eq!(answered(&mut world, 1), "", "a second answer is none (P2)");
+
+    let mut world = World::new();
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
+    assert_eq!(world.line(CALL), CALLED);
+    let failed = world.answer(0, response(404));
+    assert!(failed.contains(r#""id":0,"error""#) && !failed.contains(r#""id":"c""#), "{failed}");
+    assert_eq!(answered(&mut world, 1), format!("{line}\n"));
+}
+
+#[test]
+fn e1_the_id_of_an_open_call_is_taken_and_a_cancel_of_the_call_goes_nowhere() {
+    let mut world = World::with_session();
+    world.line(CALL);
+    assert!(world.line(CALL).contains("a request with this id is open"));
+    let list = r#"{"jsonrpc":"2.0","id":"c","method":"session/list"}"#;
+    assert!(world.line(list).contains("a request with this id is open"));
+    let cancel = r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"c"}}"#;
+    assert_eq!(world.line(cancel), "");
+    assert!(answered(&mut world, 1).contains(r#""id":"c","result""#));
+    assert!(world.line(list).starts_with("post"), "the id is free");
+}
+
+#[test]
+fn e1_a_call_without_an_answer_of_its_own_gets_an_error() {
+    let mut world = World::with_session();
+    world.line(CALL);
+    let told = world.step(Event::Rpc(Ticket(1), Bytes::from_static(b"{}")));
+    assert!(told.contains(r#""id":"c","error":{"code":-32603"#), "{told}");
+    world.line(CALL);
+    world.step(Event::EditorGone);
+    let told = world.pass(1_000);
+    assert!(told.contains(r#""id":"c","error""#) && told.contains("delete"), "{told}");
+    assert_eq!(answered(&mut world, 2), "");
 }

@@ -1,5 +1,7 @@
 //! Decides what a transcript says: reads the text into steps, or refuses it with a line and a reason.
 
+use crate::core::SessionId;
+use crate::core::roster::Inquiry;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -136,6 +138,8 @@ pub enum Action {
     Stream(OnStream),
     /// The remote can be reached from here on, or not.
     Reachable(bool),
+    /// A person asks through the API, and gets this answer, if one is given.
+    Api(Inquiry, Option<Box<RawValue>>),
     /// Time passes.
     Pass(Duration),
     /// Nothing is left over.
@@ -331,6 +335,7 @@ impl Transcript {
                 Action::Sees(_)
                     | Action::Gets(_)
                     | Action::Log { .. }
+                    | Action::Api(..)
                     | Action::Quiet
                     | Action::Exit { .. }
             )
@@ -382,8 +387,12 @@ fn check_header(header: &Header) -> Result<(), String> {
     Ok(())
 }
 
-/// What only a process and its sockets show cannot be asked of the core.
+/// What only a process and its sockets show cannot be asked of the core; a process is not asked
+/// through its API yet.
 fn check_players(header: &Header, action: &Action) -> Result<(), String> {
+    if matches!(action, Action::Api(..)) && header.players.contains(&Player::Live) {
+        return Err("a question to the API is for the virtual player only".to_owned());
+    }
     let real = match action {
         Action::Gets(Gets { path: Some(_), .. }) => "a path",
         Action::Gets(Gets { http: Some(_), .. }) => "a version of HTTP",
@@ -398,7 +407,7 @@ fn check_players(header: &Header, action: &Action) -> Result<(), String> {
 }
 
 /// The key that names each kind of step, and how the rest of it is read.
-const KINDS: [(&str, Read); 18] = [
+const KINDS: [(&str, Read); 19] = [
     ("editor", editor),
     ("editor_raw", editor_raw),
     ("editor_hex", editor_hex),
@@ -414,6 +423,7 @@ const KINDS: [(&str, Read); 18] = [
     ("answers", answers),
     ("stream", stream),
     ("remote", remote),
+    ("api", api),
     ("pass", pass),
     ("quiet", quiet),
     ("exit", exit),
@@ -746,6 +756,33 @@ fn remote(text: &str) -> Result<Action, String> {
     parse(text).map(|Fields { remote }| Action::Reachable(matches!(remote, State::Up)))
 }
 
+fn api(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        api: Asks,
+        #[serde(default, deserialize_with = "present")]
+        expect: Option<Box<RawValue>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Asks {
+        Status,
+        Close(String),
+        Reconnect,
+    }
+    let Fields { api, expect } = parse(text)?;
+    let inquiry = match api {
+        Asks::Status => Inquiry::Status,
+        Asks::Close(session) => Inquiry::Close(SessionId(session.into())),
+        Asks::Reconnect => Inquiry::Reconnect,
+    };
+    if expect.is_none() && inquiry != Inquiry::Reconnect {
+        return Err("a question to the API needs what to `expect`".to_owned());
+    }
+    Ok(Action::Api(inquiry, expect))
+}
+
 fn pass(text: &str) -> Result<Action, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -874,6 +911,9 @@ mod tests {
             (r#"{"stream":"a","event":1,"times":2}"#, "`times` repeats"),
             (r#"{"editor_hex":"abc"}"#, "not hexadecimal"),
             (r#"{"remote":"away"}"#, "unknown variant `away`"),
+            (r#"{"api":"status"}"#, "needs what to `expect`"),
+            (r#"{"api":"status","expect":{}}"#, "for the virtual player only"),
+            (r#"{"api":{"open":"s1"}}"#, "unknown variant `open`"),
             (r#"{"signal":"KILL"}"#, "unknown variant `KILL`"),
             (r#"{"signal":"TERM"}"#, "a signal is for the live player only"),
             (r#"{"editor_deaf":true}"#, "a closed pipe is for the live player only"),

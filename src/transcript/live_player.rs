@@ -3,6 +3,7 @@
 use super::format::{Signal, Transcript};
 use super::player::{self, Board, Failure, Reply, Stage};
 use super::remote::{Arrival, Piece, Remote, Told};
+use crate::core::roster::Inquiry;
 use bytes::Bytes;
 use std::ffi::OsString;
 use std::io;
@@ -286,6 +287,10 @@ impl Stage for LiveStage {
         // What was being read is gone only with its task.
         let _ = self.runtime.block_on(output);
         Ok(())
+    }
+
+    fn ask(&mut self, _inquiry: &Inquiry) -> Result<String, String> {
+        Err("a program is not asked through its API yet".to_owned())
     }
 
     fn signal(&mut self, signal: Signal) -> Result<(), String> {

@@ -25,6 +25,9 @@
 //! | `{"stream":"s1","data":"…"}`, `"raw"`, `"hex"`, `"comment"` | any data, bytes, or a comment |
 //! | `{"stream":"s1","end":"clean"}`, `"reset"` | the stream ends, as HTTP has it or cut |
 //! | `{"remote":"down"}`, `"up"` | it refuses connections and cuts those it has; it is back |
+//! | `{"api":"status","expect":{…}}` | a person asks through the API, and the answer has at least this |
+//! | `{"api":{"close":"s1"},"expect":"busy"}` | they close a session: `closed`, `unknown` or `busy` |
+//! | `{"api":"reconnect"}` | they ask for every stream to be opened again |
 //! | `{"pass":"500ms"}` | time passes |
 //! | `{"quiet":true}` | nothing came out that no step has taken |
 //! | `{"log_has":"…"}`, `{"log_lacks":"…"}` | a line of the log so far holds this text, or none does |
@@ -44,6 +47,9 @@
 //! connection cut before it, `cut` one in the middle of its body, `hang` never comes. Streams are
 //! accepted and DELETEs answered without a step, unless the header says `"streams":"manual"`; an
 //! earlier opening of a stream is named by the `as` of its GET: `{"stream":null,"of":"g1",…}`.
+//!
+//! **The API.** Only the virtual player asks, so far. Its clock begins at second 1 of 1970, and a
+//! method of our own that the editor calls (E1) is answered with its name.
 //!
 //! **Names.** `"save":"q"` keeps the `id` of the message that a step took; `{"$ref":"q"}` stands for
 //! it in later messages.

@@ -8,6 +8,7 @@ use super::format::{
     Step, Streams, Transcript,
 };
 use super::json::Json;
+use crate::core::roster::Inquiry;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -43,6 +44,12 @@ pub trait Stage {
     fn set_reachable(&mut self, reachable: bool) -> Result<(), String>;
     /// Lets the world go on until `done` holds, or for `within`; says whether it holds.
     fn wait(&mut self, within: Duration, done: &dyn Fn(&Board) -> bool) -> bool;
+    /// A person asks through the API. What comes back is JSON: the document of the status, or one
+    /// word.
+    ///
+    /// # Errors
+    /// Why nobody can ask.
+    fn ask(&mut self, inquiry: &Inquiry) -> Result<String, String>;
     /// Lets time pass.
     fn pass(&mut self, time: Duration);
     /// Lets happen what happens without time passing.
@@ -323,6 +330,7 @@ impl Play<'_> {
             }
             Action::Stream(on) => self.on_stream(on)?,
             Action::Reachable(reachable) => self.stage.set_reachable(*reachable)?,
+            Action::Api(inquiry, expected) => self.ask(inquiry, expected.as_deref())?,
             Action::Pass(time) => self.stage.pass(*time),
             Action::Quiet => self.quiet()?,
             Action::Exit { code, within } => {
@@ -476,6 +484,16 @@ impl Play<'_> {
             Output::Reset => self.stage.end_stream(place, false),
         }
         Ok(())
+    }
+
+    fn ask(&mut self, inquiry: &Inquiry, expected: Option<&RawValue>) -> Result<(), String> {
+        self.stage.settle();
+        let answer = self.stage.ask(inquiry)?;
+        let Some(expected) = expected else { return Ok(()) };
+        match compare(expected.get(), answer.as_bytes(), Comparison::Like) {
+            Some(difference) => Err(format!("the API answers: {answer}\n{difference}")),
+            None => Ok(()),
+        }
     }
 
     fn quiet(&mut self) -> Result<(), String> {

@@ -8,6 +8,7 @@ use super::player::{self, Board, Failure, Reply, Request, Stage, unfit};
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::core::message::{self, Malformed, Message};
+use crate::core::roster::{self, Inquiry, Ticket};
 use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
@@ -150,6 +151,8 @@ struct VirtualStage {
     /// What each request on the board is to the core.
     asked: Vec<Asked>,
     limit: usize,
+    /// What the core replied to who asks through the API.
+    replies: VecDeque<String>,
     reachable: bool,
     harm: Option<Harm>,
     /// How many requests the core has made.
@@ -178,6 +181,7 @@ impl VirtualStage {
             lines: Lines::new(settings.max_message_bytes),
             asked: Vec::new(),
             limit: settings.max_message_bytes,
+            replies: VecDeque::new(),
             reachable: true,
             harm: None,
             performed: 0,
@@ -315,7 +319,9 @@ impl VirtualStage {
                 self.board.log.push(format!("{:>6} ms {level:?} {text}", self.now.0));
             }
             Effect::Exit => self.board.exit = Some(0),
-            Effect::Reply(..) | Effect::Changed | Effect::Rpc(..) => {}
+            Effect::Reply(_, reply) => self.replies.push_back(told(&reply)),
+            Effect::Rpc(ticket, request) => self.events.extend(echo(ticket, &request)),
+            Effect::Changed => {}
         }
     }
 
@@ -488,6 +494,12 @@ impl Stage for VirtualStage {
         Err("the core has no pipes".to_owned())
     }
 
+    fn ask(&mut self, inquiry: &Inquiry) -> Result<String, String> {
+        self.events.push_back(Event::Inquiry(Ticket(0), inquiry.clone()));
+        self.run();
+        self.replies.pop_front().ok_or_else(|| "the core does not reply".to_owned())
+    }
+
     fn signal(&mut self, _signal: Signal) -> Result<(), String> {
         Err("the core knows no signals".to_owned())
     }
@@ -495,6 +507,25 @@ impl Stage for VirtualStage {
 
 const REFUSED: &str = "the scripted remote refuses connections";
 const CUT: &str = "the scripted remote cut the connection";
+
+/// A reply as the API has it; the clock of the play begins with 1970.
+fn told(reply: &roster::Reply) -> String {
+    match reply {
+        roster::Reply::Status(status) => status.document(|Millis(time)| time).to_string(),
+        roster::Reply::Closed => "\"closed\"".to_owned(),
+        roster::Reply::Unknown => "\"unknown\"".to_owned(),
+        roster::Reply::Busy => "\"busy\"".to_owned(),
+        roster::Reply::Reconnecting => "\"reconnecting\"".to_owned(),
+    }
+}
+
+/// The answer to a call of the editor. Nobody here serves the methods; the result is the method.
+fn echo(ticket: Ticket, request: &Bytes) -> Option<Event> {
+    let Ok(Message::Request { id, method, .. }) = message::read(request) else { return None };
+    let method = serde_json::Value::from(&*method);
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{method}}}"#, id.raw());
+    Some(Event::Rpc(ticket, Bytes::from(answer)))
+}
 
 fn line_event(line: Line) -> Event {
     match line {
