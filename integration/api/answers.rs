@@ -1,8 +1,10 @@
 //! What the endpoints answer (A3, A4, E1), by the schemas.
 
 use super::schema::follows;
-use super::{Tether, records};
+use super::{Caller, Tether, connect, records, yes};
+use crate::peers::agent::Served;
 use crate::peers::conversation::{new_session, said, say};
+use crate::proxy::{Fault, Harm, Place, Proxy, Target, Way};
 use serde_json::{Value, json};
 
 /// The sessions of a status, as id and status.
@@ -109,6 +111,69 @@ fn t5_what_was_closed_comes_back_with_the_next_prompt_and_with_nothing_else() {
     assert_eq!(sessions(&watching.next()), [(&*tether.session, "running")]);
     tether.editor.notify("session/cancel", &json!({"sessionId": tether.session}));
     tether.editor.until_answer(turn);
+}
+
+/// K139.
+#[test]
+fn a4_a_session_is_closed_by_its_id_whatever_characters_that_has() {
+    let (url, _agent) = yes::start();
+    let runtime = tempfile::tempdir().unwrap();
+    let mut editor = connect(&url, runtime.path());
+    editor.ask("initialize", &json!({"protocolVersion": 1}));
+    let api = Caller::new(&records(runtime.path())[0]);
+    let cases = [
+        ("a/b?c#d%é", "a%2Fb%3Fc%23d%25%C3%A9"),
+        ("../x", "..%2fx"),
+        ("..", "%2E%2e"),
+        ("a%2Fb", "a%252Fb"),
+        ("a+b", "a+b"),
+        ("世界", "%E4%B8%96%E7%95%8C"),
+    ];
+    for (id, segment) in cases {
+        let turn = say(&mut editor, id, "anything");
+        editor.until_answer(turn);
+        assert_eq!(sessions(&api.get("/status").json()), [(id, "idle")]);
+        let closed = api.post(&close(segment), "");
+        assert_eq!(closed.status, 200, "{id}: {closed:?}");
+        assert!(sessions(&api.get("/status").json()).is_empty(), "{id}");
+    }
+}
+
+/// I14: neither a stream that is cut nor a connection that is replaced is activity.
+#[test]
+fn t5_what_was_closed_stays_closed_through_a_recovery() {
+    let agent = Served::start();
+    let proxy = Proxy::to(&agent.url);
+    let mut tether = Tether::over(agent, &proxy.url);
+    tether.goes_on();
+    let other = new_session(&mut tether.editor);
+    let turn = say(&mut tether.editor, &other, "echo listed");
+    tether.editor.until_answer(turn);
+    assert_eq!(tether.api.post(&close(&tether.session), "").status, 200);
+    let mut watching = tether.api.watch();
+    let cut =
+        Fault { target: Target::Stream, way: Way::Down, place: Place::Start, harm: Harm::Reset };
+    proxy.arm([cut]);
+    let turn = say(&mut tether.editor, &other, "echo cut");
+    proxy.wait();
+    tether.editor.notify("session/cancel", &json!({"sessionId": other}));
+    tether.agent.forget_connection();
+    let is_back = |status: &Value| {
+        let link = (status["link"]["state"].as_str(), status["link"]["epoch"].as_u64());
+        link == (Some("up"), Some(2)) && status["sessions"][0]["remote"] == "attached"
+    };
+    loop {
+        let status = watching.next();
+        follows("status", &status);
+        assert_eq!(status["sessions"].as_array().unwrap().len(), 1, "{status:#}");
+        if is_back(&status) {
+            break;
+        }
+    }
+    tether.editor.until_answer(turn);
+    tether.goes_on();
+    let status = tether.api.get("/status").json();
+    assert_eq!(sessions(&status)[0], (&*tether.session, "idle"));
 }
 
 #[test]

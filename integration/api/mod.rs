@@ -6,6 +6,7 @@
 //! | `answers` | what the endpoints answer (A3, A4, E1) |
 //! | `commands` | `acp-tether sessions` and `acp-tether close` |
 //! | `schema` | the schemas that answers are held against |
+//! | `yes` | an agent that has every session there can be |
 //! | `door` | who may call (A5) |
 //! | `crowd` | callers that are slow, many, or speak something else (A5) |
 //! | `records` | how the processes of one user find each other (A2) |
@@ -18,6 +19,7 @@ mod crowd;
 mod door;
 mod records;
 mod schema;
+mod yes;
 
 use crate::peers::agent::Served;
 use crate::peers::conversation::{new_session, said, say};
@@ -41,8 +43,14 @@ struct Tether {
 impl Tether {
     fn start() -> Self {
         let agent = Served::start();
+        let url = agent.url.clone();
+        Self::over(agent, &url)
+    }
+
+    /// The same, where `url` leads to the agent.
+    fn over(agent: Served, url: &str) -> Self {
         let runtime = tempfile::tempdir().unwrap();
-        let mut editor = connect(&agent.url, runtime.path());
+        let mut editor = connect(url, runtime.path());
         let editor_info = json!({"name": "an editor", "version": "1.2"});
         let params = json!({"protocolVersion": 1, "clientInfo": editor_info});
         editor.ask("initialize", &params);
