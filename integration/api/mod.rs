@@ -5,6 +5,7 @@
 //! | `caller` | a caller of the API, down to the bytes |
 //! | `answers` | what the endpoints answer (A3, A4, E1) |
 //! | `commands` | `acp-tether sessions` and `acp-tether close` |
+//! | `examples` | the examples of docs/API.md |
 //! | `schema` | the schemas that answers are held against |
 //! | `yes` | an agent that has every session there can be |
 //! | `door` | who may call (A5) |
@@ -17,6 +18,7 @@ mod caller;
 mod commands;
 mod crowd;
 mod door;
+mod examples;
 mod records;
 mod schema;
 mod yes;
