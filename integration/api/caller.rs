@@ -77,6 +77,11 @@ impl Caller {
 pub struct Documents(BufReader<TcpStream>);
 
 impl Documents {
+    /// The stream that they come on.
+    pub fn into_inner(self) -> BufReader<TcpStream> {
+        self.0
+    }
+
     /// Waits for the next one.
     pub fn next(&mut self) -> Value {
         loop {

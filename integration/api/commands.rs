@@ -123,6 +123,39 @@ fn a2_a_killed_process_is_not_shown_and_its_record_is_swept() {
     assert!(records(tether.runtime.path()).is_empty());
 }
 
+#[test]
+fn a2_without_a_runtime_directory_there_is_a_private_one_of_the_system() {
+    for named in ["", "relative", "/no/such/directory"] {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
+        command.arg("sessions").current_dir(temporary.path());
+        command.env("XDG_RUNTIME_DIR", named).env("TMPDIR", temporary.path()).env_remove("HOME");
+        let ended = command.output().unwrap();
+        assert!(ended.status.success(), "{named}: {ended:?}");
+        let mut directory = temporary.path().to_owned();
+        for name in ["acp-tether-", "acp-tether", "instances"] {
+            let entries: Vec<_> = fs::read_dir(&directory).unwrap().collect();
+            assert_eq!(entries.len(), 1, "{named}: {entries:?}");
+            directory = entries[0].as_ref().unwrap().path();
+            assert!(directory.file_name().unwrap().to_string_lossy().starts_with(name));
+            let mode = fs::metadata(&directory).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{named}: {}", directory.display());
+        }
+    }
+}
+
+/// K143.
+#[test]
+fn a2_a_directory_that_is_open_to_others_is_refused_with_what_to_do() {
+    let runtime = tempfile::tempdir().unwrap();
+    put(runtime.path(), "planted", 1, std::process::id());
+    let directory = runtime.path().join("acp-tether/instances");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let (code, output, errors) = run(runtime.path(), &["sessions"]);
+    assert_eq!((code, &*output), (1, ""));
+    assert!(errors.contains("is open to other users: remove it, or use --runtime-dir"), "{errors}");
+}
+
 /// A process that is stopped, or slow, comes back.
 #[test]
 fn a2_the_record_of_a_silent_process_stays_for_as_long_as_the_process_is_there() {
@@ -166,7 +199,7 @@ fn sessions_shows_every_editor_in_aligned_columns() {
 }
 
 #[test]
-fn x_what_an_agent_calls_its_sessions_never_commands_the_terminal() {
+fn what_an_agent_calls_its_sessions_never_commands_the_terminal() {
     let runtime = tempfile::tempdir().unwrap();
     let (port, _requests) = serve(|path| match path {
         "/healthz" => Some(r#"{"id":"hostile"}"#.to_owned()),

@@ -3,6 +3,7 @@
 //! | file | proves or holds |
 //! |---|---|
 //! | `caller` | a caller of the API, down to the bytes |
+//! | `cost` | what the API costs, measured on demand |
 //! | `answers` | what the endpoints answer (A3, A4, E1) |
 //! | `commands` | `acp-tether sessions` and `acp-tether close` |
 //! | `examples` | the examples of docs/API.md |
@@ -16,6 +17,7 @@ mod answers;
 mod caller;
 #[cfg(unix)]
 mod commands;
+mod cost;
 mod crowd;
 mod door;
 mod examples;

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x_nothing_that_an_agent_writes_reaches_a_terminal_as_a_command() {
+    fn nothing_that_an_agent_writes_reaches_a_terminal_as_a_command() {
         let cases = [
             ("\u{1b}[2J\u{1b}]0;owned\u{7}", "�[2J�]0;owned�"),
             ("a\r\nb\tc\u{0}", "a��b�c�"),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn x_json_says_the_same_without_a_character_that_commands_a_terminal() {
+    fn json_says_the_same_without_a_character_that_commands_a_terminal() {
         let value = serde_json::json!(["a\u{9b}31m\u{7f}\u{202e}é\n\u{1b}"]);
         let shown = printable_json(&value.to_string());
         assert_eq!(shown, r#"["a\u009b31m\u007f\u202eé\n\u001b"]"#);

@@ -5,9 +5,9 @@ use super::clock::{self, Clock};
 use super::instances::{Entry, Record};
 use super::token::Token;
 use crate::config::{self, Remote};
-use crate::core::Event;
 use crate::core::methods::Editor;
 use crate::core::roster::{Inquiry, Reply, Status, Ticket};
+use crate::core::{Epoch, Event};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -222,7 +222,8 @@ impl Inquiries {
 
     /// The document of `GET /status` (A3).
     fn document(&mut self, status: &Status) -> Value {
-        if let Some(entry) = &mut self.entry {
+        // With the first connection there is an `initialize`, and the only one.
+        if let Some(entry) = self.entry.as_mut().filter(|_| status.link.epoch > Epoch(0)) {
             entry.name_editor(status.editor.as_ref());
         }
         let mut document = status.document(|time| self.clock.since_1970(time));

@@ -113,17 +113,19 @@ impl Directory {
 pub(super) struct Entry {
     directory: Directory,
     record: Record,
+    /// There is nothing more to learn of the editor.
+    is_final: bool,
 }
 
 impl Entry {
     pub(super) fn new(directory: Directory, record: Record) -> io::Result<Self> {
         directory.put(&record)?;
-        Ok(Self { directory, record })
+        Ok(Self { directory, record, is_final: false })
     }
 
-    /// Tells who the editor is, once that is known.
+    /// Tells who the editor is: it has said so, or never will.
     pub(super) fn name_editor(&mut self, editor: Option<&Editor>) {
-        if self.record.editor.as_ref() == editor {
+        if std::mem::replace(&mut self.is_final, true) || editor.is_none() {
             return;
         }
         self.record.editor = editor.cloned();
@@ -132,9 +134,9 @@ impl Entry {
         }
     }
 
-    /// Whether the record does not say who the editor is.
+    /// Whether the editor has not said yet who it is.
     pub(super) fn lacks_editor(&self) -> bool {
-        self.record.editor.is_none()
+        !self.is_final
     }
 }
 
@@ -165,13 +167,23 @@ fn read(path: &Path) -> Option<Record> {
 /// temporary files. On macOS and Windows that is the user's own, elsewhere everybody's.
 fn runtime_directory() -> io::Result<PathBuf> {
     let named = std::env::var_os(RUNTIME_DIRECTORY).map(PathBuf::from);
-    // The specification of the variable: a relative path is to be ignored.
-    if let Some(named) = named.filter(|path| path.is_absolute()) {
+    if let Some(named) = named.filter(|path| is_usable(path)) {
         return Ok(named);
     }
     let directory = std::env::temp_dir().join(format!("acp-tether-{}", user()));
     make_private(&directory)?;
     Ok(directory)
+}
+
+/// The specification of the variable: a relative path is to be ignored, and the directory is the
+/// user's own; under `sudo` it is another's.
+fn is_usable(named: &Path) -> bool {
+    #[cfg(unix)]
+    let is_own = |about: &fs::Metadata| std::os::unix::fs::MetadataExt::uid(about) == user();
+    #[cfg(not(unix))]
+    let is_own = |_: &fs::Metadata| true;
+    let about = fs::metadata(named);
+    named.is_absolute() && about.is_ok_and(|about| about.is_dir() && is_own(&about))
 }
 
 #[cfg(unix)]

@@ -127,10 +127,9 @@ impl Shell {
 
     /// Opens the loopback API and lets others find it. The editor's session goes on without (A1).
     fn open_api(&mut self, loopback: &Loopback) {
-        let opened = self.serve(loopback.address).and_then(|record| {
-            let directory = Directory::open(loopback.runtime_directory.as_deref())?;
-            Entry::new(directory, record)
-        });
+        // The directory first: nobody could call an API that has no record.
+        let opened = Directory::open(loopback.runtime_directory.as_deref())
+            .and_then(|directory| Entry::new(directory, self.serve(loopback.address)?));
         match opened {
             Ok(entry) => self.inquiries.entry = Some(entry),
             Err(error) => tracing::warn!("`acp-tether sessions` will not show this one: {error}"),

@@ -64,13 +64,13 @@ async fn serve(stream: TcpStream, router: Router) {
 }
 
 /// A connection that breaks when its other end does not read.
-struct Impatient {
-    stream: TcpStream,
+struct Impatient<S> {
+    stream: S,
     /// Runs while nothing can be written.
     unread: Option<Pin<Box<Sleep>>>,
 }
 
-impl AsyncRead for Impatient {
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -101,5 +101,32 @@ impl AsyncWrite for Impatient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::{Instant, timeout};
+
+    #[tokio::test(start_paused = true)]
+    async fn a5_who_does_not_read_for_ten_seconds_is_cut_and_who_reads_slowly_is_not() {
+        let (stream, mut slow) = duplex(1);
+        let mut writing = Impatient { stream, unread: None };
+        let reading = async {
+            for _ in 0..10 {
+                sleep(UNREAD - Duration::from_secs(1)).await;
+                slow.read_u8().await.unwrap();
+            }
+            slow
+        };
+        let (written, slow) = tokio::join!(writing.write_all(&[0; 10]), reading);
+        assert!(written.is_ok());
+        let start = Instant::now();
+        let cut = timeout(2 * UNREAD, writing.write_all(&[0; 10])).await.unwrap().unwrap_err();
+        assert_eq!((cut.kind(), start.elapsed().as_secs()), (io::ErrorKind::TimedOut, 10));
+        drop(slow);
     }
 }
