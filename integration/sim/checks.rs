@@ -353,11 +353,24 @@ impl Checks {
                 Seen::Other
             }
             (None, Some(error)) => self.our_error(now, text, line, error, may_be_idle),
+            (None, None) if self.is_call(line) => {
+                let request = line.id.and_then(|id| self.open.remove(id.get()));
+                request.map_or(Seen::Other, |request| Seen::Answer {
+                    request,
+                    result: Some(text.to_owned()),
+                })
+            }
             _ => {
                 self.fail("I5", format!("a line from nowhere: {text}"));
                 Seen::Other
             }
         }
+    }
+
+    /// Whether a line answers a call to a method of our own (E1).
+    fn is_call(&self, line: &Line<'_>) -> bool {
+        let request = line.id.and_then(|id| self.open.get(id.get()));
+        request.is_some_and(|request| request.method.starts_with("_acp-tether/"))
     }
 
     fn our_error(
@@ -455,6 +468,9 @@ impl Checks {
         let Ok(posted) = serde_json::from_slice::<Posted<'_>>(body) else { return };
         let id = posted.id.map(RawValue::get).unwrap_or_default();
         let Some(number) = posted.number else { return };
+        if posted.method.as_ref().is_some_and(|method| method.starts_with("_acp-tether/")) {
+            self.fail("E1", "a method of our own was sent on");
+        }
         let Some(line) = self.lines.get(&number).cloned() else {
             return self.fail("I5", "a message that the editor never wrote");
         };

@@ -5,6 +5,7 @@ use acp_tether::core::{Millis, Settings, limits};
 
 use super::chance::Chance;
 use super::remote::Kind;
+use super::roster::{self, Asks};
 
 /// All that a run follows from. The list can be shortened and run again.
 #[derive(Clone, Debug)]
@@ -41,6 +42,8 @@ pub enum What {
     Editor(Deed),
     /// Something goes wrong, at once or for the next that it fits.
     Fault(Fault, Target),
+    /// Somebody asks something of the sidecar itself.
+    Asks(Asks),
 }
 
 /// What the editor does. A number names a session by the order in which the editor learnt of it.
@@ -229,6 +232,7 @@ impl Plan {
             let at = chance.below(calm_at);
             actions.push(Action { at, what: What::Editor(Deed::End) });
         }
+        actions.extend(roster::draw(seed, calm_at, sessions, !is_calm && !is_isolated));
         actions.sort_by_key(|action| action.at);
         Self { seed, settings, kind, calm_at, is_isolated, latency, actions }
     }

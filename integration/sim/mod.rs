@@ -14,6 +14,7 @@
 //! | `editor` | the scripted editor |
 //! | `remote` | the agent and its server, of several kinds |
 //! | `checks` | the invariants |
+//! | `roster` | what is asked through the API, and the invariants of the answers |
 //! | `shrink` | the shortest list that still fails |
 //! | `regressions` | the seeds of `cargo test`, and those that once failed |
 
@@ -31,6 +32,7 @@ pub mod faults;
 #[cfg(test)]
 mod regressions;
 mod remote;
+mod roster;
 mod shrink;
 pub mod world;
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use acp_tether::core::roster::Ticket;
 use acp_tether::core::{
     Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
 };
@@ -12,6 +13,7 @@ use super::checks::{Broken, Checks, Seen};
 use super::editor::{Editor, Later, Written};
 use super::faults::{Deed, Fault, Plan, Refusal, Target, What};
 use super::remote::{Frame, Job, Out, Remote, Sort};
+use super::roster::{Asks, Roster};
 
 /// What a run saw.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,7 @@ pub struct World {
     editor: Editor,
     remote: Remote,
     checks: Checks,
+    roster: Roster,
     plan: Plan,
     chance: Chance,
     queue: BTreeMap<(u64, u64), Due>,
@@ -74,6 +77,7 @@ enum Due {
     Agent(Job),
     Delete(String),
     Deleted(Outcome),
+    Served(Ticket, Bytes),
     Calm,
     FinishTurns,
     Probe(u8),
@@ -134,6 +138,7 @@ impl World {
             now: 0,
             core: Core::new(plan.settings.clone()),
             editor: Editor::new(seed, kind.version),
+            roster: Roster::new(seed, kind.version),
             remote: Remote::new(kind, seed),
             checks: Checks::default(),
             chance: Chance::new(seed, 2),
@@ -274,8 +279,17 @@ impl World {
                 let delay = self.latency();
                 self.after(delay, Due::Delete(id));
             }
-            Effect::Log(level, text) => self.checks.log(self.now, level, &text),
-            Effect::Reply(..) | Effect::Changed | Effect::Rpc(..) => {}
+            Effect::Log(level, text) => {
+                self.roster.log(&text);
+                self.checks.log(self.now, level, &text);
+            }
+            Effect::Changed => self.roster.changed(),
+            Effect::Rpc(ticket, _) => {
+                let (delay, answer) = self.roster.serve(ticket);
+                self.after(delay, Due::Served(ticket, answer));
+            }
+            // Whoever asked takes it.
+            Effect::Reply(..) => {}
             Effect::Exit => {
                 self.is_over = true;
                 let open: Vec<_> =
@@ -301,6 +315,8 @@ impl World {
                 .collect();
         }
         let seen = self.checks.line(self.now, line, &self.remote.sent, may_be_idle);
+        let number = number_of(&text(line));
+        self.roster.sees(&seen, number.and_then(|number| self.remote.sent.get(number)));
         if let Seen::Answer { request, result } = &seen
             && request.number > self.editor.first_probe
         {
@@ -342,12 +358,17 @@ impl World {
         match due {
             Due::Act(What::Editor(deed)) => self.deed(deed),
             Due::Act(What::Fault(fault, target)) => self.fault(fault, target),
+            Due::Act(What::Asks(asks)) => self.ask(asks),
+            Due::Served(ticket, answer) => {
+                self.step(Event::Rpc(ticket, answer));
+            }
             Due::Later(Later::Deed(deed)) => self.deed(deed),
             Due::Later(Later::Answer(id)) => {
                 if self.ended_at.is_none()
                     && let Some(written) = self.editor.answers(&id)
                 {
                     self.checks.answers(&id);
+                    self.roster.answered(&id);
                     self.write(written);
                 }
             }
@@ -409,14 +430,37 @@ impl World {
         }
     }
 
+    /// Somebody asks something of the core itself.
+    fn ask(&mut self, asks: Asks) {
+        if self.ended_at.is_some() {
+            return;
+        }
+        let Some(inquiry) = Roster::inquiry(asks, &self.editor.sessions) else {
+            let call = self.roster.call();
+            self.checks.wrote_request(&call);
+            self.step(Event::Line(Bytes::from(call.line)));
+            return;
+        };
+        if asks == Asks::Reconnect {
+            self.openings.clear();
+        }
+        let effects = self.step(Event::Inquiry(Ticket(0), inquiry.clone()));
+        let reply = effects.iter().find_map(|effect| match effect {
+            Effect::Reply(_, reply) => Some(reply),
+            _ => None,
+        });
+        self.roster.replied(&inquiry, reply, &mut self.checks);
+    }
+
     fn write(&mut self, written: Written) {
         if self.ended_at.is_some() {
             return;
         }
+        let mut request = None;
         let line = match written {
-            Written::Request(request) => {
-                self.checks.wrote_request(&request);
-                request.line
+            Written::Request(written) => {
+                self.checks.wrote_request(&written);
+                request.insert(written).line.clone()
             }
             Written::Other(number, line) => {
                 self.checks.wrote(number, &line);
@@ -438,7 +482,13 @@ impl World {
         }
         // Whoever asks may have a stream opened.
         self.openings.clear();
-        self.step(Event::Line(Bytes::from(line)));
+        let effects = self.step(Event::Line(Bytes::from(line)));
+        if let Some(request) = request {
+            let is_refused = effects.iter().any(|effect| {
+                matches!(effect, Effect::Line(line) if text(line).contains("with this id is open"))
+            });
+            self.roster.wrote(&request, is_refused);
+        }
     }
 
     // POSTs.
@@ -1020,6 +1070,7 @@ impl World {
             return;
         }
         self.editor.probes(which);
+        self.ask(Asks::Status);
         let sessions = 0..self.editor.sessions.len() as u8;
         match which {
             1 => {

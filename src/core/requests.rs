@@ -19,6 +19,8 @@ pub struct Ledger {
     arrivals: u64,
     /// How many of them replay.
     replaying: usize,
+    /// How many of them are prompts, by session.
+    prompts: BTreeMap<SessionId, usize>,
     questions: BTreeMap<u64, Question>,
     asked: u64,
 }
@@ -42,6 +44,13 @@ pub struct OpenRequest {
     pub replayed: bool,
     /// Its place among all requests of the process.
     arrival: u64,
+}
+
+impl OpenRequest {
+    /// The session whose turn it is, if it is a prompt.
+    fn turn(&self) -> Option<&SessionId> {
+        self.session.as_ref().filter(|_| self.method == Method::Prompt)
+    }
 }
 
 /// A request of the agent that has no answer yet.
@@ -89,6 +98,9 @@ impl Ledger {
             replayed: false,
             arrival,
         };
+        if let Some(session) = request.turn() {
+            *self.prompts.entry(session.clone()).or_default() += 1;
+        }
         self.requests.insert(key, request);
         true
     }
@@ -112,6 +124,14 @@ impl Ledger {
     pub fn close(&mut self, id: &RequestId) -> Option<OpenRequest> {
         let request = self.requests.remove(id)?;
         self.replaying -= usize::from(request.replays);
+        if let Some(session) = request.turn()
+            && let Some(prompts) = self.prompts.get_mut(session)
+        {
+            *prompts -= 1;
+            if *prompts == 0 {
+                self.prompts.remove(session);
+            }
+        }
         Some(request)
     }
 
@@ -158,14 +178,12 @@ impl Ledger {
 
     /// The session whose turn a request is, if it is an open prompt.
     pub fn turn_of(&self, id: &RequestId) -> Option<SessionId> {
-        let request = self.requests.get(id)?;
-        request.session.clone().filter(|_| request.method == Method::Prompt)
+        self.requests.get(id)?.turn().cloned()
     }
 
-    /// The sessions that have an open prompt.
-    pub fn prompted(&self) -> BTreeSet<&SessionId> {
-        let prompts = self.requests.values().filter(|request| request.method == Method::Prompt);
-        prompts.filter_map(|request| request.session.as_ref()).collect()
+    /// The sessions that have open prompts, in their order, and how many.
+    pub fn prompted(&self) -> &BTreeMap<SessionId, usize> {
+        &self.prompts
     }
 
     /// The sessions whose agent waits for the person, and the method of the question that waits

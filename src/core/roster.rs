@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -456,19 +457,25 @@ impl Core {
 
     /// The listed sessions, by their ids.
     fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
-        let (prompted, asking) = (self.ledger.prompted(), self.ledger.asking());
+        let mut kept = self
+            .sessions
+            .iter()
+            .filter_map(|(scope, session)| Some((scope.as_ref()?, session)))
+            .peekable();
+        let mut prompted = self.ledger.prompted().iter().peekable();
+        let mut asking = self.ledger.asking().into_iter().peekable();
         let records = self.roster.records.iter().filter(|(_, record)| record.is_listed);
         records.map(move |(session, record)| {
-            let kept = self.sessions.get(&Some(session.clone()));
-            let is_running =
-                prompted.contains(session) || kept.is_some_and(|session| session.is_running);
-            let question = asking.get(session).filter(|_| is_running);
+            let kept = next_of(&mut kept, session);
+            let has_prompt = next_of(&mut prompted, session).is_some();
+            let is_running = has_prompt || kept.is_some_and(|session| session.is_running);
+            let question = next_of(&mut asking, session).filter(|_| is_running);
             let status = match (is_running, question) {
                 (false, _) => Activity::Idle,
                 (true, None) => Activity::Running,
                 (true, Some(_)) => Activity::Waiting,
             };
-            let waiting_for = question.map(|method| methods::waits_for(method));
+            let waiting_for = question.map(methods::waits_for);
             Listed { session, record, status, waiting_for, remote: self.remote_side(kept) }
         })
     }
@@ -512,4 +519,14 @@ impl Core {
     fn protocol_version(&self) -> Option<u64> {
         std::str::from_utf8(self.opening.version.as_deref()?).ok()?.parse().ok()
     }
+}
+
+/// What a list in the order of sessions has of this one, where the sessions are asked for in that
+/// order too: one pass for all of them.
+fn next_of<'a, T>(
+    list: &mut Peekable<impl Iterator<Item = (&'a SessionId, T)>>,
+    session: &SessionId,
+) -> Option<T> {
+    while list.next_if(|(other, _)| *other < session).is_some() {}
+    list.next_if(|(other, _)| *other == session).map(|(_, found)| found)
 }
