@@ -25,7 +25,7 @@ fn connected(seed: u64) -> (Core, Vec<Effect>) {
     let mut core = Core::new(settings(seed));
     let asked =
         step(&mut core, 0, line(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#));
-    let [Effect::Post(post)] = &asked[..] else { panic!("{asked:?}") };
+    let [Effect::Post(post), Effect::Changed] = &asked[..] else { panic!("{asked:?}") };
     let answer = Response {
         status: 200,
         content_type: "application/json".to_owned(),

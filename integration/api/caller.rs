@@ -61,15 +61,21 @@ impl Caller {
         self.raw(format!("{head}{body}").as_bytes())
     }
 
-    /// Watches `/events`.
-    pub fn watch(&self) -> Documents {
+    /// The status of the answer to a GET, and the rest of it, which may have no end.
+    pub fn head(&self, path: &str) -> (u16, BufReader<TcpStream>) {
         let mut stream = self.connect();
-        write!(stream, "GET /events HTTP/1.1\r\n{}\r\n", self.headers()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\n{}\r\n", self.headers()).unwrap();
         let mut lines = BufReader::new(stream);
         let mut first = String::new();
         lines.read_line(&mut first).unwrap();
-        assert!(first.starts_with("HTTP/1.1 200 "), "{first}");
-        Documents(lines)
+        (first.split(' ').nth(1).unwrap().parse().unwrap(), lines)
+    }
+
+    /// Watches `/events`.
+    pub fn watch(&self) -> Documents {
+        let (status, rest) = self.head("/events");
+        assert_eq!(status, 200);
+        Documents(rest)
     }
 }
 

@@ -71,6 +71,13 @@ pub struct Question {
     is_withdrawn: bool,
 }
 
+impl Question {
+    /// Whether it is before the person.
+    fn is_open(&self) -> bool {
+        self.answer.is_none() && !self.is_withdrawn
+    }
+}
+
 /// What a question asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asks {
@@ -189,8 +196,7 @@ impl Ledger {
     /// The sessions whose agent waits for the person, and the method of the question that waits
     /// longest.
     pub fn asking(&self) -> BTreeMap<&SessionId, &str> {
-        let open = |question: &&Question| question.answer.is_none() && !question.is_withdrawn;
-        let newest_first = self.questions.values().rev().filter(open);
+        let newest_first = self.questions.values().rev().filter(|question| question.is_open());
         newest_first
             .filter_map(|question| Some((question.session.as_ref()?, &*question.asks.method)))
             .collect()
@@ -293,14 +299,14 @@ impl Ledger {
     }
 
     /// Takes out the questions of a scope that another connection asked than `epoch`, or with
-    /// `None` all of the scope; what comes are the ids of those that the editor has not answered.
+    /// `None` all of the scope; what comes are the ids of those that are before the person.
     pub fn withdraw(&mut self, session: Option<&SessionId>, except: Option<Epoch>) -> Vec<String> {
         let is_withdrawn = |_: &u64, question: &mut Question| {
             question.session.as_ref() == session && Some(question.epoch) != except
         };
         self.questions
             .extract_if(.., is_withdrawn)
-            .filter(|(_, question)| question.answer.is_none())
+            .filter(|(_, question)| question.is_open())
             .map(|(number, _)| id_for_the_editor(number))
             .collect()
     }
