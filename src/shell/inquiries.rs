@@ -243,3 +243,81 @@ fn instance(instance: &Instance, editor: Option<&Editor>, protocol_version: Opti
     }
     all
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::core::{Core, Effect, Millis, Settings};
+    use tokio::time::timeout;
+
+    /// The inquiries of an instance, and the core that they are put to.
+    struct Desk {
+        inquiries: Inquiries,
+        core: Core,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let core = Core::new(Settings::default());
+            Self { inquiries: Inquiries::new(Instance::new(None)), core }
+        }
+
+        /// Puts the next inquiry to the core; `false` where there is none for an hour.
+        async fn serve(&mut self) -> bool {
+            let hour = Duration::from_secs(3_600);
+            let Ok(inquiry) = timeout(hour, self.inquiries.next()).await else { return false };
+            let mut effects = Vec::new();
+            self.core.step(Millis(0), inquiry, &mut effects);
+            for effect in effects {
+                match effect {
+                    Effect::Reply(ticket, reply) => self.inquiries.replied(ticket, reply),
+                    other => panic!("{other:?}"),
+                }
+            }
+            true
+        }
+
+        async fn watch(&mut self) -> Documents {
+            let asking = self.inquiries.asking();
+            let (documents, _) = tokio::join!(asking.watch(), self.serve());
+            documents.unwrap()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a3_the_core_is_asked_once_a_change_for_all_who_watch_and_not_where_nobody_does() {
+        let mut desk = Desk::new();
+        desk.inquiries.changed();
+        assert!(!desk.serve().await, "nobody watches");
+        let first = desk.watch().await;
+        assert!(first.borrow().contains("\"link\""));
+        assert!(desk.serve().await, "it changed before somebody watched");
+        let watching = [first, desk.watch().await, desk.watch().await];
+        assert!(!desk.serve().await, "nothing changed");
+        for _ in 0..5 {
+            desk.inquiries.changed();
+        }
+        let start = Instant::now();
+        assert!(desk.serve().await);
+        assert!(!desk.serve().await, "five changes at once are told once");
+        desk.inquiries.changed();
+        desk.serve().await;
+        desk.inquiries.changed();
+        desk.serve().await;
+        assert!(start.elapsed() >= PAUSE);
+        drop(watching);
+        desk.inquiries.changed();
+        assert!(!desk.serve().await, "nobody watches any more");
+    }
+
+    #[tokio::test]
+    async fn a3_a_document_that_says_the_same_is_not_told_again() {
+        let mut desk = Desk::new();
+        let mut watching = desk.watch().await;
+        watching.borrow_and_update();
+        desk.inquiries.changed();
+        assert!(desk.serve().await);
+        assert!(!watching.has_changed().unwrap());
+    }
+}
