@@ -118,7 +118,7 @@ impl Roster {
     /// The shell's answer to a call, and in how many milliseconds it comes.
     pub fn serve(&mut self, ticket: Ticket) -> (u64, Bytes) {
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":"ours"}}"#, ticket.0);
-        (self.chance.pick(&[0, 0, 1, 20]), Bytes::from(answer))
+        (self.chance.pick(&[0, 1, 20, 5_000]), Bytes::from(answer))
     }
 
     /// The editor wrote a request, and this is what it saw at once.
@@ -168,7 +168,15 @@ impl Roster {
 
     fn sees_answer(&mut self, request: &Request, result: Option<&str>) {
         let replayed = self.loads.remove(&request.id).is_some_and(|(_, replayed)| replayed);
-        let Some(result) = result else { return };
+        let Some(result) = result else {
+            let mends = matches!(request.method.as_str(), "session/load" | "session/resume");
+            let said = request.session.as_ref().and_then(|session| self.reported.get_mut(session));
+            if let Some(said) = said.filter(|_| mends) {
+                // The agent may not have the session any more.
+                *said = None;
+            }
+            return;
+        };
         match (request.method.as_str(), &request.session) {
             ("session/new", _) => {
                 let named = result.split("\"sessionId\":\"").nth(1);

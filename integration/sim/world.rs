@@ -315,6 +315,12 @@ impl World {
                 .collect();
         }
         let seen = self.checks.line(self.now, line, &self.remote.sent, may_be_idle);
+        if let Seen::Answer { request, result: None } = &seen
+            && request.method.starts_with("_acp-tether/")
+            && self.ended_at.is_none()
+        {
+            self.checks.fail("E1", "a call that was about to be answered failed");
+        }
         let number = number_of(&text(line));
         self.roster.sees(&seen, number.and_then(|number| self.remote.sent.get(number)));
         if let Seen::Answer { request, result } = &seen
