@@ -6,6 +6,7 @@ use crate::peers::agent::Served;
 use crate::peers::conversation::{new_session, said, say};
 use crate::proxy::{Fault, Harm, Place, Proxy, Target, Way};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The sessions of a status, as id and status.
 fn sessions(status: &Value) -> Vec<(&str, &str)> {
@@ -287,4 +288,18 @@ fn every_refusal_follows_its_schema() {
         refusal.status
     });
     assert_eq!(statuses, [403, 401, 404, 405, 404, 413]);
+}
+
+/// I17: more calls than may be under way, in one write, while nothing is read.
+#[test]
+fn e1_many_calls_at_once_are_all_answered() {
+    let mut tether = Tether::start();
+    let call =
+        |id: usize| format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"_acp-tether/sessions"}}"#);
+    let calls: Vec<_> = (0..500).map(call).collect();
+    tether.editor.write(&calls.join("\n"));
+    let answered: BTreeSet<String> =
+        (0..500).map(|_| tether.editor.message()["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(answered.len(), 500);
+    tether.goes_on();
 }

@@ -43,6 +43,9 @@ use tokio::time::{Instant, sleep_until};
 /// read. What streams deliver does not count: the end of its input must be seen however much of that
 /// waits.
 const ANSWER_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
+/// Calls of our own methods that may be under way, past which the editor's lines are not read: what
+/// they are answered with cannot be counted before.
+const CALLS: usize = 64;
 /// How long after the editor is gone the process is ended whatever happens: after the core's own
 /// limit, and within the 2 s of S7.
 const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
@@ -93,6 +96,8 @@ struct Shell {
     methods: Methods,
     /// Bytes of lines that wait for the editor and answer its own, at the most.
     answers: usize,
+    /// Calls of the editor to our own methods that have no answer yet (E1).
+    calls: usize,
     code: u8,
     takes_streams: bool,
     is_leaving: bool,
@@ -119,6 +124,7 @@ impl Shell {
             ends_sender,
             batches,
             answers: 0,
+            calls: 0,
             takes_streams: true,
             is_leaving: false,
             is_over: false,
@@ -155,17 +161,18 @@ impl Shell {
         while !self.is_over {
             let waiting = self.output.waiting();
             self.answers = self.answers.min(waiting);
-            let takes_lines = !self.is_leaving && self.answers < ANSWER_BYTES;
+            let keeps_up = self.answers < ANSWER_BYTES && self.calls < CALLS;
+            let takes_lines = !self.is_leaving && keeps_up;
             let takes_streams = waiting < limits::EDITOR_QUEUE_BYTES;
             if takes_streams != mem::replace(&mut self.takes_streams, takes_streams) {
                 self.step(Event::Listening(takes_streams));
             }
             tokio::select! {
                 batch = lines.recv(), if takes_lines => match batch {
-                    Some(batch) => batch.into_iter().for_each(|line| self.answer(line)),
+                    Some(batch) => batch.into_iter().for_each(|line| self.answer(line.into())),
                     None => self.leave(),
                 },
-                Some(event) = self.ends.recv() => self.step(event),
+                Some(event) = self.ends.recv() => self.ended(event),
                 Some(batch) = self.batches.recv(), if takes_streams => self.take(batch),
                 event = self.inquiries.next() => self.step(event),
                 () = self.output.drained(), if !takes_streams => {}
@@ -177,9 +184,21 @@ impl Shell {
         }
     }
 
-    fn answer(&mut self, line: Line) {
+    /// A request has ended, or a call of the editor.
+    fn ended(&mut self, event: Event) {
+        match event {
+            Event::Rpc(..) => {
+                self.calls = self.calls.saturating_sub(1);
+                self.answer(event);
+            }
+            _ => self.step(event),
+        }
+    }
+
+    /// Takes what the editor wrote, or the answer to it.
+    fn answer(&mut self, event: Event) {
         let before = self.output.waiting();
-        self.step(line.into());
+        self.step(event);
         self.answers += self.output.waiting().saturating_sub(before);
     }
 
@@ -257,13 +276,14 @@ impl Shell {
     }
 
     /// The editor called a method of our own (E1).
-    fn call(&self, ticket: Ticket, request: Bytes) {
+    fn call(&mut self, ticket: Ticket, request: Bytes) {
+        self.calls += 1;
         let (methods, ends) = (self.methods.clone(), self.ends_sender.clone());
         tokio::spawn(async move {
-            if let Some(response) = methods.answer(&request).await {
-                // Nobody takes it any more: the process is ending.
-                let _ = ends.send(Event::Rpc(ticket, response));
-            }
+            // The core answers what has no answer.
+            let response = methods.answer(&request).await.unwrap_or_default();
+            // Nobody takes it any more: the process is ending.
+            let _ = ends.send(Event::Rpc(ticket, response));
         });
     }
 }
