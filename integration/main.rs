@@ -1,6 +1,7 @@
 //! Whole-program tests, and the rules that the source keeps.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod api;
 mod core;
 mod house;
 mod peers;

@@ -122,6 +122,7 @@ impl Program {
 
     fn spawn(mut command: Command) -> Self {
         command.env_remove("RUST_LOG").env("NO_PROXY", "127.0.0.1");
+        command.env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
@@ -217,12 +218,13 @@ fn s9_wrong_usage_exits_with_2_and_writes_nothing_to_standard_output() {
 fn s9_a_configuration_that_cannot_be_used_is_told_at_initialize_and_on_standard_error() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("missing/log").to_string_lossy().into_owned();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["agents.example.com/acp"], "write it as https://HOST/PATH"),
         (&["ftp://127.0.0.1/acp"], "use https: or http:"),
         (&["http://anna:s3cret@127.0.0.1/acp?key=s3cret"], "take them out"),
         (&["--header", "X-Key: s3cret${ACP_TETHER_UNSET}", "http://127.0.0.1"], "is not set"),
         (&["--header", "s3cret", "http://127.0.0.1"], "write it as 'Name: value'"),
+        (&["--api", "0.0.0.0:0", "http://127.0.0.1"], "write 127.0.0.1:PORT"),
         (&["--log-file", &log, "http://127.0.0.1"], "--log-file cannot be opened"),
     ];
     for (arguments, reason) in cases {

@@ -37,6 +37,13 @@ Exit codes:
 Standard output carries the editor's messages and nothing else; logs go to standard error. RUST_LOG
 is read too, and comes before --log-level.";
 
+const CLOSE_EXIT_CODES: &str = "\
+Exit codes:
+  0   it is closed: off the list, while the agent keeps it
+  1   it is running, and stays
+  2   the command line is wrong, or could mean several sessions
+  4   no such session is listed";
+
 /// Carries an editor's ACP session to a remote agent over Streamable HTTP, and keeps it whole.
 #[derive(Debug, Parser)]
 #[command(name = "acp-tether", version = VERSION, after_help = EXAMPLES)]
@@ -51,6 +58,10 @@ pub struct Cli {
 pub enum Command {
     /// Carry the ACP session on standard input and output to the agent at URL
     Connect(Connect),
+    /// List the sessions of every running instance, and who is busy
+    Sessions(Sessions),
+    /// Take a session off the list, unless it is running; its next prompt brings it back
+    Close(Close),
     /// Show a whole conversation with a small agent that is built in
     Demo(Demo),
 }
@@ -106,6 +117,14 @@ pub struct Connect {
     #[arg(long)]
     pub cursor_in_query: bool,
 
+    /// Where the loopback API listens, 127.0.0.1:PORT with 0 for a free port; off for none
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub api: String,
+
+    /// Where other instances are found.
+    #[command(flatten)]
+    pub runtime: Runtime,
+
     /// How much to log
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Warn)]
     pub log_level: LogLevel,
@@ -113,6 +132,46 @@ pub struct Connect {
     /// Append the log to this file instead of writing it to standard error
     #[arg(long, value_name = "PATH")]
     pub log_file: Option<PathBuf>,
+}
+
+/// Where the processes of one user find each other.
+#[derive(Clone, Debug, Args)]
+pub struct Runtime {
+    /// The directory in which running instances are found [default: $XDG_RUNTIME_DIR, else a private one]
+    #[arg(long = "runtime-dir", value_name = "PATH")]
+    pub directory: Option<PathBuf>,
+}
+
+/// The flags of `sessions`.
+#[derive(Clone, Debug, Args)]
+pub struct Sessions {
+    /// Write JSON, as schemas/sessions.schema.json describes it
+    #[arg(long)]
+    pub json: bool,
+
+    /// Go on, and show every change
+    #[arg(long)]
+    pub watch: bool,
+
+    /// Where the instances are found.
+    #[command(flatten)]
+    pub runtime: Runtime,
+}
+
+/// The flags of `close`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = CLOSE_EXIT_CODES)]
+pub struct Close {
+    /// The session's id, or the beginning of it that no other has
+    pub session: String,
+
+    /// The instance that has it, where several do: its id, or the beginning of it
+    #[arg(long, value_name = "ID")]
+    pub instance: Option<String>,
+
+    /// Where the instances are found.
+    #[command(flatten)]
+    pub runtime: Runtime,
 }
 
 /// The flags of `demo`.

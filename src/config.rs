@@ -6,6 +6,8 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::env::VarError;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 /// The path of a URL that has none (the specification's endpoint).
 const DEFAULT_PATH: &str = "/acp";
@@ -37,6 +39,17 @@ pub struct Config {
     pub settings: Settings,
     /// Where the remote is; `None` if the configuration cannot be used.
     pub remote: Option<Remote>,
+    /// Where the loopback API is; `None` for none, and if the configuration cannot be used.
+    pub loopback: Option<Loopback>,
+}
+
+/// Where the loopback API is (A1), and where others find it (A2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loopback {
+    /// Its address: 127.0.0.1 and a port, 0 for a free one.
+    pub address: SocketAddr,
+    /// The user's runtime directory, where it is not the system's.
+    pub runtime_directory: Option<PathBuf>,
 }
 
 /// Where the remote is and how it is spoken to.
@@ -105,6 +118,11 @@ pub enum Unusable {
         /// The name of the variable.
         variable: String,
     },
+    /// The API has an address that others could reach, or none.
+    #[error(
+        "--api {0}: the API listens at 127.0.0.1 only: write 127.0.0.1:PORT, with 0 for a free port, or off"
+    )]
+    Api(String),
     /// The log file cannot be opened.
     #[error(
         "--log-file cannot be opened for writing ({0}): name a file in a directory that exists and can be written to"
@@ -127,9 +145,12 @@ impl Config {
             seed: RandomState::new().build_hasher().finish(),
             unusable: None,
         };
-        let config = Self { settings, remote: None };
-        match Remote::new(flags, environment) {
-            Ok(remote) => Self { remote: Some(remote), ..config },
+        let config = Self { settings, remote: None, loopback: None };
+        let usable = Remote::new(flags, environment).and_then(|remote| {
+            Ok((remote, loopback(&flags.api, flags.runtime.directory.as_ref())?))
+        });
+        match usable {
+            Ok((remote, loopback)) => Self { remote: Some(remote), loopback, ..config },
             Err(problem) => config.unusable(&problem),
         }
     }
@@ -142,7 +163,8 @@ impl Config {
     /// The same, found to be unusable.
     pub fn unusable(self, problem: &Unusable) -> Self {
         let reason = self.settings.unusable.unwrap_or_else(|| problem.to_string());
-        Self { settings: Settings { unusable: Some(reason), ..self.settings }, remote: None }
+        let settings = Settings { unusable: Some(reason), ..self.settings };
+        Self { settings, remote: None, loopback: None }
     }
 }
 
@@ -170,6 +192,18 @@ pub fn redacted(url: &Url) -> String {
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.into()
+}
+
+fn loopback(text: &str, directory: Option<&PathBuf>) -> Result<Option<Loopback>, Unusable> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let is_loopback = matches!(host, "127.0.0.1" | "localhost");
+    let port = port.parse().ok().filter(|_| is_loopback);
+    let port = port.ok_or_else(|| Unusable::Api(text.to_owned()))?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    Ok(Some(Loopback { address, runtime_directory: directory.cloned() }))
 }
 
 fn endpoint(text: &str) -> Result<Url, Unusable> {
@@ -324,6 +358,21 @@ mod tests {
     fn x1_a_shown_url_has_no_user_info_and_no_query() {
         let url = Url::parse("https://anna:pa55@host:8443/acp?key=s3cret#part").unwrap();
         assert_eq!(redacted(&url), "https://host:8443/acp");
+    }
+
+    #[test]
+    fn a1_the_api_listens_at_127_0_0_1_or_not_at_all() {
+        for (text, port) in [("127.0.0.1:0", 0), ("localhost:8080", 8080)] {
+            let address = loopback(text, None).unwrap().unwrap().address;
+            assert_eq!(address, SocketAddr::from(([127, 0, 0, 1], port)), "{text}");
+        }
+        assert_eq!(loopback("off", None).unwrap(), None);
+        for text in
+            ["0.0.0.0:0", "192.168.0.1:80", "[::]:1", "host:1", "127.0.0.1", "8080", "on", ""]
+        {
+            let message = loopback(text, None).unwrap_err().to_string();
+            assert!(message.contains("write 127.0.0.1:PORT"), "{text}: {message}");
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Cli::parse().command {
         Command::Connect(flags) => connect(&flags),
+        Command::Sessions(flags) => commands::sessions::run(&flags),
+        Command::Close(flags) => commands::close::run(&flags),
         Command::Demo(flags) => commands::demo::run(flags.serve),
     }
 }

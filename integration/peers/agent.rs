@@ -20,6 +20,8 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
@@ -39,6 +41,8 @@ struct Kept {
     created: usize,
     prompts: Vec<Value>,
     methods: Vec<String>,
+    /// The last connection that a request named.
+    connection: String,
 }
 
 #[derive(Default)]
@@ -60,6 +64,22 @@ impl Served {
     /// The `prompt` of every turn so far.
     pub fn prompts(&self) -> Vec<Value> {
         lock(&self.kept).prompts.clone()
+    }
+
+    /// Ends the connection that the program is on, as a server does that forgets.
+    pub fn forget_connection(&self) {
+        let connection = lock(&self.kept).connection.clone();
+        let address = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "DELETE /acp HTTP/1.1\r\nHost: {address}\r\nAcp-Connection-Id: {connection}\r\n\
+             Connection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
     }
 
     /// The methods of the HTTP requests so far, in the order of their arrival.
@@ -92,7 +112,12 @@ fn router(kept: &Arc<Mutex<Kept>>) -> Router {
     let (agents, methods) = (Arc::clone(kept), Arc::clone(kept));
     let server = AcpHttpServer::new(move || agent(Arc::clone(&agents)));
     server.into_router().layer(middleware::from_fn(move |request: Request, next: Next| {
-        lock(&methods).methods.push(request.method().to_string());
+        let mut kept = lock(&methods);
+        kept.methods.push(request.method().to_string());
+        if let Some(connection) = request.headers().get("acp-connection-id") {
+            kept.connection = connection.to_str().unwrap_or_default().to_owned();
+        }
+        drop(kept);
         next.run(request)
     }))
 }

@@ -42,6 +42,7 @@ impl Editor {
             .args(flags)
             .arg(url)
             .env_remove("RUST_LOG")
+            .env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -162,7 +162,7 @@ async fn whole_conversation(editor: &Editor, _served: &Served) -> Result<()> {
 /// Lets the official client launch the program with `flags` on a new agent, initialize and talk.
 fn converse(flags: &[&str], talk: impl AsyncFnOnce(&Editor, &Served) -> Result<()>) {
     let served = Served::start();
-    let program = [env!("CARGO_BIN_EXE_acp-tether"), "connect"];
+    let program = [env!("CARGO_BIN_EXE_acp-tether"), "connect", "--api", "off"];
     let command = program.iter().chain(flags).copied().chain([served.url.as_str()]);
     let program = AcpAgent::from_args(command).unwrap();
     let heard = Heard::default();

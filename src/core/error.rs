@@ -11,6 +11,10 @@ use super::{Response, SessionId, limits, message};
 pub const PARSE_ERROR: i32 = -32700;
 /// The line is no request that can be served (S3, S4, L1, L3, P3).
 pub const INVALID_REQUEST: i32 = -32600;
+/// `_acp-tether/close` of a session that is not listed (E1).
+pub const UNKNOWN_SESSION: i32 = -32002;
+/// `_acp-tether/close` of a session that is running (E1).
+pub const RUNNING_SESSION: i32 = -32001;
 
 /// A method of our own was called, and there is no answer to it (E1).
 pub const INTERNAL_ERROR: i32 = -32603;

@@ -2,8 +2,8 @@
 //! messages of our own.
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -110,6 +110,15 @@ impl Method {
         matches!(self, Self::LoadSession | Self::ResumeSession | Self::Prompt | Self::UseSession)
     }
 }
+
+/// Our own method that tells how everything stands (E1).
+pub const OWN_STATUS: &str = "_acp-tether/status";
+/// Our own method that lists the sessions.
+pub const OWN_SESSIONS: &str = "_acp-tether/sessions";
+/// Our own method that takes `params.sessionId` off the roster.
+pub const OWN_CLOSE: &str = "_acp-tether/close";
+/// Our own method that opens every stream again.
+pub const OWN_RECONNECT: &str = "_acp-tether/reconnect";
 
 /// The notification that withdraws a request, in both directions.
 const CANCEL_REQUEST: &str = "$/cancel_request";
@@ -274,6 +283,30 @@ pub fn setup(line: &[u8]) -> Setup {
         mcp_servers: params.mcp_servers.map(raw),
         additional_directories: params.additional_directories.map(raw),
     }
+}
+
+/// The editor, as its `initialize` names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Editor {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// Who the editor says it is, in the line of its `initialize`.
+pub fn editor(initialize: &[u8]) -> Option<Editor> {
+    #[derive(Deserialize)]
+    struct Line {
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        client_info: Option<Editor>,
+    }
+    serde_json::from_slice(initialize).ok().and_then(|Line { params }| params.client_info)
 }
 
 /// What an agent can do to restore sessions, from its answer to `initialize`.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::error::Kind;
 use super::link::Link;
 use super::message::Params;
-use super::methods::{self, Method, News};
+use super::methods::{self, Editor, Method, News};
 use super::recovery::{Down, Stopped};
 use super::requests::OpenRequest;
 use super::session::{Scope, Session, Standing};
@@ -61,6 +61,8 @@ pub enum Reply {
 pub struct Status {
     /// `protocolVersion` of the answer to `initialize`.
     pub protocol_version: Option<u64>,
+    /// Who the editor says it is.
+    pub editor: Option<Editor>,
     /// The link to the remote.
     pub link: LinkStatus,
     /// The listed sessions (T2), newest first.
@@ -435,6 +437,7 @@ impl Core {
         sessions.sort_by_key(|summary| Reverse(summary.updated));
         Status {
             protocol_version: self.protocol_version(),
+            editor: methods::editor(&self.opening.line),
             link: LinkStatus { state, since, epoch: self.epoch, error: error.map(str::to_owned) },
             sessions,
         }

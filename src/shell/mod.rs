@@ -3,21 +3,36 @@
 //! One task owns the core. Everything that waits (reading, writing, requests, streams) is a thread or
 //! a task of its own that ends in one of the channels which [`Shell::carry`] takes from.
 
+mod api;
+mod clock;
 mod credentials;
 mod http;
+mod inquiries;
+pub mod instances;
 mod leaving;
 pub mod log;
+mod methods;
 mod stdio;
 #[cfg(test)]
 mod tests;
+pub mod token;
 mod watch;
 
+use self::api::Api;
+pub(crate) use self::clock::now;
 use self::http::{Batch, Http};
+use self::inquiries::{Inquiries, Instance};
+use self::instances::{Directory, Entry, Record};
+use self::methods::Methods;
 use self::stdio::Output;
+use self::token::Token;
 use self::watch::{Seen, Watch};
-use crate::config::Config;
+use crate::config::{Config, Loopback};
+use crate::core::roster::Ticket;
 use crate::core::{Core, Effect, Event, Level, Millis, limits};
 use crate::wire::lines::Line;
+use bytes::Bytes;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 use std::{io, mem, process, thread};
@@ -28,6 +43,9 @@ use tokio::time::{Instant, sleep_until};
 /// read. What streams deliver does not count: the end of its input must be seen however much of that
 /// waits.
 const ANSWER_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
+/// Calls of our own methods that may be under way, past which the editor's lines are not read: what
+/// they are answered with cannot be counted before.
+const CALLS: usize = 64;
 /// How long after the editor is gone the process is ended whatever happens: after the core's own
 /// limit, and within the 2 s of S7.
 const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
@@ -39,7 +57,11 @@ pub fn run(config: Config, log: &log::Log) -> io::Result<process::ExitCode> {
     runtime.block_on(async {
         let mut signals = leaving::signals()?;
         let lines = stdio::read(io::stdin(), config.settings.max_message_bytes);
+        let loopback = config.loopback.clone();
         let mut shell = Shell::new(config, Output::new(io::stdout()));
+        if let Some(loopback) = loopback {
+            shell.open_api(&loopback);
+        }
         shell.carry(lines, &mut signals).await;
         tokio::select! {
             () = shell.output.finish() => {}
@@ -66,10 +88,16 @@ struct Shell {
     http: Option<Http>,
     /// The ends of requests; taken at any time.
     ends: mpsc::UnboundedReceiver<Event>,
+    ends_sender: mpsc::UnboundedSender<Event>,
     /// What streams deliver; taken while the editor keeps up (P6).
     batches: mpsc::Receiver<Batch>,
+    /// Who asks how everything stands.
+    inquiries: Inquiries,
+    methods: Methods,
     /// Bytes of lines that wait for the editor and answer its own, at the most.
     answers: usize,
+    /// Calls of the editor to our own methods that have no answer yet (E1).
+    calls: usize,
     code: u8,
     takes_streams: bool,
     is_leaving: bool,
@@ -80,20 +108,46 @@ impl Shell {
     fn new(config: Config, output: Output) -> Self {
         let (ends_sender, ends) = mpsc::unbounded_channel();
         let (batches_sender, batches) = mpsc::channel(http::BATCHES);
+        let inquiries = Inquiries::new(Instance::new(config.remote.as_ref()));
         Self {
             code: config.exit_code(),
-            http: config.remote.map(|remote| Http::new(remote, ends_sender, batches_sender)),
+            methods: Methods::new(inquiries.asking()),
+            inquiries,
+            http: config
+                .remote
+                .map(|remote| Http::new(remote, ends_sender.clone(), batches_sender)),
             core: Core::new(config.settings),
             start: Instant::now(),
             effects: Vec::new(),
             output,
             ends,
+            ends_sender,
             batches,
             answers: 0,
+            calls: 0,
             takes_streams: true,
             is_leaving: false,
             is_over: false,
         }
+    }
+
+    /// Opens the loopback API and lets others find it. The editor's session goes on without (A1).
+    fn open_api(&mut self, loopback: &Loopback) {
+        // The directory first: nobody could call an API that has no record.
+        let opened = Directory::open(loopback.runtime_directory.as_deref())
+            .and_then(|directory| Entry::new(directory, self.serve(loopback.address)?));
+        match opened {
+            Ok(entry) => self.inquiries.entry = Some(entry),
+            Err(error) => tracing::warn!("`acp-tether sessions` will not show this one: {error}"),
+        }
+    }
+
+    fn serve(&mut self, address: SocketAddr) -> io::Result<Record> {
+        let api = Api::bind(address)?;
+        let record = self.inquiries.instance().record(api.port(), Token::fresh()?);
+        let (asking, methods) = (self.inquiries.asking(), self.methods.clone());
+        api.serve(&record, asking, methods)?;
+        Ok(record)
     }
 
     /// Takes what happens until the core has ended.
@@ -107,18 +161,20 @@ impl Shell {
         while !self.is_over {
             let waiting = self.output.waiting();
             self.answers = self.answers.min(waiting);
-            let takes_lines = !self.is_leaving && self.answers < ANSWER_BYTES;
+            let keeps_up = self.answers < ANSWER_BYTES && self.calls < CALLS;
+            let takes_lines = !self.is_leaving && keeps_up;
             let takes_streams = waiting < limits::EDITOR_QUEUE_BYTES;
             if takes_streams != mem::replace(&mut self.takes_streams, takes_streams) {
                 self.step(Event::Listening(takes_streams));
             }
             tokio::select! {
                 batch = lines.recv(), if takes_lines => match batch {
-                    Some(batch) => batch.into_iter().for_each(|line| self.answer(line)),
+                    Some(batch) => batch.into_iter().for_each(|line| self.answer(line.into())),
                     None => self.leave(),
                 },
-                Some(event) = self.ends.recv() => self.step(event),
+                Some(event) = self.ends.recv() => self.ended(event),
                 Some(batch) = self.batches.recv(), if takes_streams => self.take(batch),
+                event = self.inquiries.next() => self.step(event),
                 () = self.output.drained(), if !takes_streams => {}
                 () = due(self.start, self.core.deadline()) => self.step(Event::Timer),
                 () = &mut gone, if !self.is_leaving => self.leave(),
@@ -128,9 +184,21 @@ impl Shell {
         }
     }
 
-    fn answer(&mut self, line: Line) {
+    /// A request has ended, or a call of the editor.
+    fn ended(&mut self, event: Event) {
+        match event {
+            Event::Rpc(..) => {
+                self.calls = self.calls.saturating_sub(1);
+                self.answer(event);
+            }
+            _ => self.step(event),
+        }
+    }
+
+    /// Takes what the editor wrote, or the answer to it.
+    fn answer(&mut self, event: Event) {
         let before = self.output.waiting();
-        self.step(line.into());
+        self.step(event);
         self.answers += self.output.waiting().saturating_sub(before);
     }
 
@@ -142,7 +210,10 @@ impl Shell {
 
     fn seen(&mut self, seen: Seen) {
         match seen {
-            Seen::Sleep => self.step(Event::Woke),
+            Seen::Sleep => {
+                self.inquiries.clock.slept(self.now());
+                self.step(Event::Woke);
+            }
             Seen::ParentGone if !self.is_leaving => {
                 tracing::info!("the process that started this one is gone: ending");
                 self.leave();
@@ -162,6 +233,8 @@ impl Shell {
     /// The editor is gone.
     fn leave(&mut self) {
         self.is_leaving = true;
+        // Here, because no way to end comes past this one.
+        self.inquiries.entry = None;
         let code = self.code.into();
         thread::spawn(move || {
             thread::sleep(WATCHDOG);
@@ -176,9 +249,13 @@ impl Shell {
             return;
         }
         let mut effects = mem::take(&mut self.effects);
-        self.core.step(Millis(milliseconds(self.start.elapsed())), event, &mut effects);
+        self.core.step(self.now(), event, &mut effects);
         effects.drain(..).for_each(|effect| self.perform(effect));
         self.effects = effects;
+    }
+
+    fn now(&self) -> Millis {
+        Millis(milliseconds(self.start.elapsed()))
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -186,7 +263,9 @@ impl Shell {
             (Effect::Line(line), _) => self.output.line(line),
             (Effect::Log(level, text), _) => tell(level, &text),
             (Effect::Exit, _) => self.is_over = true,
-            (Effect::Reply(..) | Effect::Changed | Effect::Rpc(..), _) => {}
+            (Effect::Reply(ticket, reply), _) => self.inquiries.replied(ticket, reply),
+            (Effect::Changed, _) => self.inquiries.changed(),
+            (Effect::Rpc(ticket, request), _) => self.call(ticket, request),
             (Effect::Post(post), Some(http)) => http.post(post),
             (Effect::Abandon(id), Some(http)) => http.abandon(id),
             (Effect::Open(open), Some(http)) => http.open(open),
@@ -194,6 +273,18 @@ impl Shell {
             (Effect::Delete(connection), Some(http)) => http.delete(connection),
             (_, None) => tracing::error!("there is no remote to speak to"),
         }
+    }
+
+    /// The editor called a method of our own (E1).
+    fn call(&mut self, ticket: Ticket, request: Bytes) {
+        self.calls += 1;
+        let (methods, ends) = (self.methods.clone(), self.ends_sender.clone());
+        tokio::spawn(async move {
+            // The core answers what has no answer.
+            let response = methods.answer(&request).await.unwrap_or_default();
+            // Nobody takes it any more: the process is ending.
+            let _ = ends.send(Event::Rpc(ticket, response));
+        });
     }
 }
 

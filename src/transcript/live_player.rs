@@ -34,7 +34,7 @@ pub struct Bridge {
 impl Bridge {
     /// This program, or one that takes the same arguments.
     pub fn connect(program: impl Into<OsString>) -> Self {
-        let arguments = ["connect", "{flags}", "{url}"].map(str::to_owned).to_vec();
+        let arguments = ["connect", "--api", "off", "{flags}", "{url}"].map(str::to_owned).to_vec();
         Self { program: program.into(), arguments }
     }
 

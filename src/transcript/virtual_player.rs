@@ -100,7 +100,7 @@ fn settings(flags: &[String]) -> Result<Settings, String> {
             let settings = Config::new(&flags, |name| std::env::var(name)).settings;
             Ok(Settings { seed: 1, ..settings })
         }
-        Command::Demo(_) => Err("these are not flags of connect".to_owned()),
+        _ => Err("these are not flags of connect".to_owned()),
     }
 }
 

@@ -1,0 +1,336 @@
+//! `acp-tether sessions` and `acp-tether close`, and what they make of records that are not true (A2).
+
+use super::schema::follows;
+use super::{Tether, connect, records};
+use crate::peers::agent::Served;
+use crate::peers::conversation::{initialize, new_session, said, say};
+use crate::peers::editor::PATIENCE;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+fn command(runtime: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
+    command.args(words).arg("--runtime-dir").arg(runtime).env_remove("RUST_LOG");
+    command
+}
+
+/// The exit code, standard output and standard error.
+fn run(runtime: &Path, words: &[&str]) -> (i32, String, String) {
+    let ended = command(runtime, words).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
+}
+
+fn listed(runtime: &Path) -> Value {
+    let (code, output, errors) = run(runtime, &["sessions", "--json"]);
+    assert_eq!((code, &*errors), (0, ""));
+    let listed = serde_json::from_str(&output).unwrap();
+    follows("sessions", &listed);
+    listed
+}
+
+/// A program at a port that answers every request with a JSON text, by its path, and keeps what came.
+fn serve(answer: fn(&str) -> Option<String>) -> (u16, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (came, requests) = channel();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = vec![0; 4096];
+            let length = stream.read(&mut head).unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let _ = came.send(head);
+            match answer(&path) {
+                Some(body) => {
+                    let length = body.len();
+                    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+                    let _ = write!(stream, "{head} {length}\r\n\r\n{body}");
+                }
+                // Says nothing, and stays.
+                None => std::mem::forget(stream),
+            }
+        }
+    });
+    (port, requests)
+}
+
+/// Puts a record there by hand.
+fn put(runtime: &Path, id: &str, port: u16, pid: u32) {
+    let mut directory = runtime.to_owned();
+    for part in ["acp-tether", "instances"] {
+        directory.push(part);
+        let _ = fs::create_dir(&directory);
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let record = json!({
+        "id": id, "pid": pid, "port": port, "token": "0".repeat(64), "startedAt": 1,
+        "version": "0.1.0", "remote": "http://127.0.0.1/acp",
+    });
+    follows("instance", &record);
+    fs::write(directory.join(format!("{id}.json")), record.to_string()).unwrap();
+}
+
+/// The id of a process that has ended.
+fn dead() -> u32 {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+/// KS19.
+#[test]
+fn a2_a_port_that_is_another_program_s_gets_no_token_and_its_record_is_swept() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (port, requests) = serve(|_| Some(r#"{"id":"another"}"#.to_owned()));
+    put(runtime.path(), "stale", port, std::process::id());
+    assert_eq!(listed(runtime.path()), json!({"instances": []}));
+    assert!(records(runtime.path()).is_empty());
+    assert!(requests.recv().unwrap().starts_with("GET /healthz "));
+    let rest: Vec<_> = requests.try_iter().collect();
+    assert!(rest.is_empty(), "{rest:?}");
+}
+
+#[test]
+fn a2_no_token_leaves_before_the_instance_is_known() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (port, requests) = serve(|path| match path {
+        "/healthz" => Some(r#"{"id":"right"}"#.to_owned()),
+        _ => Some(json!({"instance": {}, "link": {}, "sessions": []}).to_string()),
+    });
+    put(runtime.path(), "right", port, std::process::id());
+    assert_eq!(run(runtime.path(), &["sessions"]).0, 0);
+    let first = requests.recv().unwrap().to_ascii_lowercase();
+    assert!(first.starts_with("get /healthz ") && !first.contains("authorization"), "{first}");
+    let second = requests.recv().unwrap().to_ascii_lowercase();
+    assert!(second.contains(&format!("authorization: bearer {}", "0".repeat(64))), "{second}");
+}
+
+#[test]
+fn a2_a_killed_process_is_not_shown_and_its_record_is_swept() {
+    let tether = Tether::start();
+    assert_eq!(listed(tether.runtime.path())["instances"].as_array().unwrap().len(), 1);
+    drop(tether.editor);
+    assert_eq!(records(tether.runtime.path()).len(), 1);
+    assert_eq!(listed(tether.runtime.path()), json!({"instances": []}));
+    assert!(records(tether.runtime.path()).is_empty());
+}
+
+#[test]
+fn a2_without_a_runtime_directory_there_is_a_private_one_of_the_system() {
+    for named in ["", "relative", "/no/such/directory"] {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
+        command.arg("sessions").current_dir(temporary.path());
+        command.env("XDG_RUNTIME_DIR", named).env("TMPDIR", temporary.path()).env_remove("HOME");
+        let ended = command.output().unwrap();
+        assert!(ended.status.success(), "{named}: {ended:?}");
+        let mut directory = temporary.path().to_owned();
+        for name in ["acp-tether-", "acp-tether", "instances"] {
+            let entries: Vec<_> = fs::read_dir(&directory).unwrap().collect();
+            assert_eq!(entries.len(), 1, "{named}: {entries:?}");
+            directory = entries[0].as_ref().unwrap().path();
+            assert!(directory.file_name().unwrap().to_string_lossy().starts_with(name));
+            let mode = fs::metadata(&directory).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{named}: {}", directory.display());
+        }
+    }
+}
+
+/// K143.
+#[test]
+fn a2_a_directory_that_is_open_to_others_is_refused_with_what_to_do() {
+    let runtime = tempfile::tempdir().unwrap();
+    put(runtime.path(), "planted", 1, std::process::id());
+    let directory = runtime.path().join("acp-tether/instances");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let (code, output, errors) = run(runtime.path(), &["sessions"]);
+    assert_eq!((code, &*output), (1, ""));
+    assert!(errors.contains("is open to other users: remove it, or use --runtime-dir"), "{errors}");
+}
+
+/// A process that is stopped, or slow, comes back.
+#[test]
+fn a2_the_record_of_a_silent_process_stays_for_as_long_as_the_process_is_there() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (port, _requests) = serve(|_| None);
+    put(runtime.path(), "alive", port, std::process::id());
+    put(runtime.path(), "dead", port, dead());
+    assert_eq!(listed(runtime.path()), json!({"instances": []}));
+    let left: Vec<_> = records(runtime.path()).iter().map(|record| record["id"].clone()).collect();
+    assert_eq!(left, ["alive"]);
+}
+
+#[test]
+fn sessions_shows_every_editor_in_aligned_columns() {
+    let mut tether = Tether::start();
+    tether.goes_on();
+    let mut other = connect(&tether.agent.url, tether.runtime.path());
+    initialize(&mut other);
+    let waiting = new_session(&mut other);
+    say(&mut other, &waiting, "ask May I?");
+    other.message();
+    let (code, output, errors) = run(tether.runtime.path(), &["sessions"]);
+    assert_eq!((code, &*errors), (0, ""));
+    let lines: Vec<&str> = output.lines().collect();
+    let [head, first, second] = lines[..] else { panic!("{output}") };
+    for (column, one, another) in [
+        ("EDITOR", "an editor ", "- "),
+        ("REMOTE", &*tether.agent.url, &*tether.agent.url),
+        ("SESSION", &*tether.session, &*waiting),
+        ("TITLE", "- ", "- "),
+        ("CWD", "/project ", "/project "),
+        ("STATUS", "idle ", "waiting for permission "),
+        ("AGE", "", ""),
+    ] {
+        let at = head.find(column).unwrap();
+        assert!(first[at..].starts_with(one), "{column}:\n{output}");
+        assert!(second[at..].starts_with(another), "{column}:\n{output}");
+    }
+    assert!(second.ends_with('s'), "{output}");
+    assert_eq!(listed(tether.runtime.path())["instances"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_an_agent_calls_its_sessions_never_commands_the_terminal() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (port, _requests) = serve(|path| match path {
+        "/healthz" => Some(r#"{"id":"hostile"}"#.to_owned()),
+        _ => {
+            let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\nevil\u{9b}31m\u{202e}";
+            let session = json!({
+                "sessionId": evil, "title": evil, "cwd": evil, "status": evil, "waitingFor": evil,
+                "remote": evil, "updatedAt": 1,
+            });
+            let instance = json!({"remote": evil, "editor": {"name": evil}});
+            let sessions = json!([session, {"sessionId": format!("{evil}2")}]);
+            Some(json!({"instance": instance, "link": {}, "sessions": sessions}).to_string())
+        }
+    });
+    put(runtime.path(), "hostile", port, std::process::id());
+    for words in
+        [&["sessions"][..], &["sessions", "--json"], &["close", "\u{1b}"], &["close", "\u{1b}x"]]
+    {
+        let (_, output, errors) = run(runtime.path(), words);
+        let text = format!("{output}{errors}");
+        assert!(text.contains("evil") || words[1] == "\u{1b}x", "{words:?}: {text:?}");
+        let commands = |char: char| char.is_control() && char != '\n';
+        assert!(!text.contains(commands), "{words:?}: {text:?}");
+        assert!(!text.contains('\u{202e}'), "{words:?}: {text:?}");
+    }
+}
+
+#[test]
+fn close_tells_how_it_ended_in_its_exit_code_and_a_sentence() {
+    let mut tether = Tether::start();
+    let runtime = tether.runtime.path().to_owned();
+    let ends = |words: &[&str], code: i32, told: &str| {
+        let (ended, output, errors) = run(&runtime, words);
+        assert_eq!(ended, code, "{words:?}: {output}{errors}");
+        assert!(format!("{output}{errors}").contains(told), "{words:?}: {output}{errors}");
+    };
+    let session = tether.session.clone();
+    // Not listed yet (T2).
+    ends(&["close", &session], 4, "no session");
+    let turn = say(&mut tether.editor, &session, "hold");
+    assert_eq!(said(&tether.editor.message(), &session), "holding");
+    ends(&["close", &session], 1, "is running and stays");
+    tether.editor.notify("session/cancel", &json!({"sessionId": session}));
+    tether.editor.until_answer(turn);
+    ends(&["close"], 2, "--help");
+    ends(&["close", "no-such-session"], 4, "no session no-such-session is listed");
+    ends(&["close", &session, "--instance", "none"], 4, "no session");
+    let id = tether.record["id"].as_str().unwrap();
+    ends(&["close", &session[..session.len() - 1], "--instance", &id[..4]], 0, "closed session");
+    ends(&["close", &session], 4, "no session");
+    tether.goes_on();
+    ends(&["close", &session], 0, "closed session");
+}
+
+#[test]
+fn close_asks_which_instance_is_meant_where_several_have_the_session() {
+    let mut tether = Tether::start();
+    tether.goes_on();
+    let mut other = connect(&tether.agent.url, tether.runtime.path());
+    initialize(&mut other);
+    let params = json!({"sessionId": tether.session, "cwd": "/project", "mcpServers": []});
+    let load = other.request("session/load", &params);
+    other.until_answer(load);
+    let (code, _, errors) = run(tether.runtime.path(), &["close", &tether.session]);
+    assert_eq!(code, 2);
+    let first = tether.record["id"].as_str().unwrap();
+    assert!(errors.contains(&format!("--instance {first}")), "{errors}");
+    assert_eq!(errors.matches("--instance").count(), 2, "{errors}");
+    let words = ["close", &tether.session, "--instance", first];
+    assert_eq!(run(tether.runtime.path(), &words).0, 0);
+    assert_eq!(run(tether.runtime.path(), &words).0, 4);
+    assert_eq!(run(tether.runtime.path(), &["close", &tether.session]).0, 0);
+}
+
+/// `sessions --watch --json`, killed at the end of the test.
+struct Watching {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Watching {
+    fn start(runtime: &Path) -> Self {
+        let mut command = command(runtime, &["sessions", "--watch", "--json"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for a line that is as wanted.
+    fn until(&self, wanted: impl Fn(&[Value]) -> bool) {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).unwrap();
+            let value = serde_json::from_str(&line).unwrap();
+            follows("sessions", &value);
+            if wanted(value["instances"].as_array().unwrap()) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn sessions_that_watches_sees_editors_come_work_and_go() {
+    let agent = Served::start();
+    let runtime = tempfile::tempdir().unwrap();
+    let watching = Watching::start(runtime.path());
+    watching.until(<[Value]>::is_empty);
+    let mut editor = connect(&agent.url, runtime.path());
+    initialize(&mut editor);
+    watching.until(|instances| instances.len() == 1);
+    let session = new_session(&mut editor);
+    say(&mut editor, &session, "hold");
+    watching.until(|instances| instances[0]["sessions"][0]["status"] == "running");
+    editor.notify("session/cancel", &json!({"sessionId": session}));
+    watching.until(|instances| instances[0]["sessions"][0]["status"] == "idle");
+    assert!(editor.close().status.success());
+    watching.until(<[Value]>::is_empty);
+    let mut killed = connect(&agent.url, runtime.path());
+    initialize(&mut killed);
+    watching.until(|instances| instances.len() == 1);
+    drop(killed);
+    watching.until(<[Value]>::is_empty);
+}

@@ -1,0 +1,101 @@
+//! `acp-tether close`: takes a session off its instance's roster, unless it is running (A4).
+
+use super::loopback::{self, Instance, NotClosed};
+use super::table::printable;
+use crate::cli::Close;
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// How it ended, as an exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Closed = 0,
+    NotClosed = 1,
+    Ambiguous = 2,
+    Unknown = 4,
+}
+
+/// A listed session, and where.
+struct Listed {
+    instance: Instance,
+    session: String,
+}
+
+/// Closes the session that `flags` name, tells how that went, and returns the exit code.
+pub fn run(flags: &Close) -> ExitCode {
+    let (end, text) = match super::block_on(close(flags)) {
+        Ok(Ok(end)) => end,
+        Ok(Err(error)) | Err(error) => (End::NotClosed, error.to_string()),
+    };
+    let told = match end {
+        End::Closed => writeln!(std::io::stdout(), "{text}"),
+        _ => writeln!(std::io::stderr(), "acp-tether: {text}"),
+    };
+    // Nobody reads it: the exit code tells.
+    let _ = told;
+    ExitCode::from(end as u8)
+}
+
+async fn close(flags: &Close) -> std::io::Result<(End, String)> {
+    let mut instances = loopback::running(flags.runtime.directory.as_deref()).await?;
+    if let Some(wanted) = &flags.instance {
+        instances.retain(|instance| instance.record.id.starts_with(wanted.as_str()));
+    }
+    let named = printable(&flags.session);
+    let mut listed = Vec::new();
+    for instance in instances {
+        let status = instance.status().await.unwrap_or_default();
+        let sessions = status["sessions"].as_array().into_iter().flatten();
+        let ids = sessions.filter_map(|session| session["sessionId"].as_str());
+        listed.extend(ids.map(|id| Listed { instance: instance.clone(), session: id.to_owned() }));
+    }
+    let Some(found) = found(listed, &flags.session) else {
+        let text = format!("no session {named} is listed; see `acp-tether sessions`");
+        return Ok((End::Unknown, text));
+    };
+    let Listed { instance, session } = match found {
+        Ok(listed) => listed,
+        Err(several) => return Ok((End::Ambiguous, choice(&named, &several))),
+    };
+    let named = printable(&session);
+    Ok(match instance.close(&session).await {
+        Ok(()) => (End::Closed, format!("closed session {named}; the agent keeps it")),
+        Err(NotClosed::Running) => (
+            End::NotClosed,
+            format!("session {named} is running and stays; wait for its turn to end"),
+        ),
+        Err(NotClosed::Unknown) => {
+            (End::Unknown, format!("session {named} is not listed any more"))
+        }
+        Err(NotClosed::Trouble(why)) => {
+            (End::NotClosed, format!("session {named} was not closed: {}", printable(&why)))
+        }
+    })
+}
+
+/// The session of that id, else the only one whose id begins so; the error is all that it could be.
+fn found(listed: Vec<Listed>, wanted: &str) -> Option<Result<Listed, Vec<Listed>>> {
+    let (exact, others): (Vec<_>, Vec<_>) =
+        listed.into_iter().partition(|listed| listed.session == wanted);
+    let mut candidates = exact;
+    if candidates.is_empty() {
+        candidates = others;
+        candidates.retain(|listed| listed.session.starts_with(wanted));
+    }
+    match candidates.len() {
+        0 => None,
+        1 => candidates.pop().map(Ok),
+        _ => Some(Err(candidates)),
+    }
+}
+
+fn choice(named: &impl Display, several: &[Listed]) -> String {
+    let all: Vec<_> = several
+        .iter()
+        .map(|Listed { instance, session }| {
+            format!("{} --instance {}", printable(session), instance.record.id)
+        })
+        .collect();
+    format!("{named} could be one of several sessions: name one of\n  {}", all.join("\n  "))
+}

@@ -1,0 +1,229 @@
+//! `acp-tether sessions`: what sessions there are in every instance of this user, and who is busy.
+
+use super::loopback::{self, Instance};
+use super::table::{cut, lines, printable, printable_json};
+use crate::cli::Sessions;
+use crate::shell::now;
+use anstyle::Style;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often new instances are looked for, and ages told anew.
+const LOOK: Duration = Duration::from_secs(1);
+/// The widest cells on a terminal: the remote, the title and the working directory.
+const WIDEST: usize = 36;
+/// Clears a terminal, and goes to its upper left.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// The documents of the instances, oldest first.
+type Documents = BTreeMap<(u64, String), Value>;
+
+/// What following one instance told: its document, or that it has ended.
+type News = ((u64, String), Option<Value>);
+
+/// Shows the sessions, and returns the exit code.
+pub fn run(flags: &Sessions) -> ExitCode {
+    let output = Output { is_json: flags.json, is_terminal: io::stdout().is_terminal() };
+    let directory = flags.runtime.directory.as_deref();
+    let shown = super::block_on(async {
+        match flags.watch {
+            true => watch(directory, &output).await,
+            false => output.show(&ask(directory).await?),
+        }
+    });
+    match shown.and_then(|shown| shown) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the list has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "acp-tether: the sessions cannot be listed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Asks each instance once.
+async fn ask(directory: Option<&Path>) -> io::Result<Documents> {
+    let mut asked = JoinSet::new();
+    for instance in loopback::running(directory).await? {
+        asked.spawn(async move { (key(&instance), instance.status().await) });
+    }
+    let mut documents = Documents::new();
+    while let Some(Ok((key, status))) = asked.join_next().await {
+        // One that does not answer any more has just ended.
+        documents.extend(status.map(|document| (key, document)));
+    }
+    Ok(documents)
+}
+
+/// Follows every instance, those too that come later, for as long as somebody reads.
+async fn watch(directory: Option<&Path>, output: &Output) -> io::Result<()> {
+    let (tell, mut news) = mpsc::unbounded_channel();
+    let mut documents = Documents::new();
+    let mut followed = BTreeMap::new();
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_first = true;
+    loop {
+        let mut has_changed = std::mem::take(&mut is_first);
+        tokio::select! {
+            _ = looks.tick() => {
+                for instance in loopback::running(directory).await? {
+                    followed.entry(key(&instance)).or_insert_with(|| follow(instance, &tell));
+                }
+                // The ages grow.
+                has_changed |= output.is_terminal && !output.is_json;
+            }
+            Some(first) = news.recv() => {
+                let mut next = Some(first);
+                while let Some((key, document)) = next {
+                    match document {
+                        Some(document) => drop(documents.insert(key, document)),
+                        None => {
+                            followed.remove(&key);
+                            documents.remove(&key);
+                        }
+                    }
+                    next = news.try_recv().ok();
+                }
+                has_changed = true;
+            }
+        }
+        if has_changed {
+            output.show_again(&documents)?;
+        }
+    }
+}
+
+fn follow(instance: Instance, tell: &mpsc::UnboundedSender<News>) {
+    let tell = tell.clone();
+    tokio::spawn(async move {
+        let key = key(&instance);
+        // Nobody listens any more: the command is ending.
+        instance.watch(|document| drop(tell.send((key.clone(), Some(document))))).await;
+        let _ = tell.send((key, None));
+    });
+}
+
+fn key(instance: &Instance) -> (u64, String) {
+    (instance.record.started_at, instance.record.id.clone())
+}
+
+/// How it is shown.
+#[derive(Debug)]
+struct Output {
+    is_json: bool,
+    is_terminal: bool,
+}
+
+impl Output {
+    fn show(&self, documents: &Documents) -> io::Result<()> {
+        let mut output = anstream::stdout().lock();
+        if self.is_json {
+            let instances: Vec<_> = documents.values().collect();
+            let text = json!({ "instances": instances }).to_string();
+            return writeln!(output, "{}", printable_json(&text));
+        }
+        let mut lines = lines(&self.rows(documents)).into_iter();
+        let (bold, head) = (Style::new().bold(), lines.next().unwrap_or_default());
+        writeln!(output, "{bold}{head}{bold:#}")?;
+        lines.try_for_each(|line| writeln!(output, "{line}"))?;
+        output.flush()
+    }
+
+    fn show_again(&self, documents: &Documents) -> io::Result<()> {
+        let separator = match (self.is_json, self.is_terminal) {
+            (true, _) => "",
+            (false, true) => CLEAR,
+            (false, false) => "\n",
+        };
+        write!(io::stdout(), "{separator}")?;
+        self.show(documents)
+    }
+
+    fn rows(&self, documents: &Documents) -> Vec<[String; 7]> {
+        let head = ["EDITOR", "REMOTE", "SESSION", "TITLE", "CWD", "STATUS", "AGE"];
+        let sessions = documents.values().flat_map(|document| {
+            let sessions = document["sessions"].as_array().into_iter().flatten();
+            sessions.map(move |session| self.row(&document["instance"], session))
+        });
+        std::iter::once(head.map(str::to_owned)).chain(sessions).collect()
+    }
+
+    fn row(&self, instance: &Value, session: &Value) -> [String; 7] {
+        let text = |value: &Value| printable(value.as_str().unwrap_or("-"));
+        let fit = |text: String, keeps_end| match self.is_terminal {
+            true => cut(&text, WIDEST, keeps_end),
+            false => text,
+        };
+        [
+            text(&instance["editor"]["name"]),
+            fit(text(&instance["remote"]), false),
+            text(&session["sessionId"]),
+            fit(text(&session["title"]), false),
+            fit(text(&session["cwd"]), true),
+            status(session),
+            age(now().saturating_sub(session["updatedAt"].as_u64().unwrap_or_default())),
+        ]
+    }
+}
+
+/// Whether it is busy, with what it waits for, and what is wrong with its remote side.
+fn status(session: &Value) -> String {
+    let text = |name: &str| session[name].as_str().map(printable);
+    let mut status = text("status").unwrap_or_default();
+    if let Some(waiting_for) = text("waitingFor") {
+        status.push_str(&format!(" for {waiting_for}"));
+    }
+    if let Some(remote) = text("remote").filter(|remote| remote != "attached") {
+        status.push_str(&format!(", {remote}"));
+    }
+    status
+}
+
+/// Milliseconds, in the largest unit that there is one of.
+fn age(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_told_in_one_unit() {
+        let cases = [(0, "0s"), (59_999, "59s"), (60_000, "1m"), (7_200_000, "2h")];
+        for (milliseconds, expected) in cases.into_iter().chain([(200_000_000, "2d")]) {
+            assert_eq!(age(milliseconds), expected);
+        }
+    }
+
+    #[test]
+    fn k127_what_is_wrong_with_a_session_stands_beside_its_status() {
+        let cases = [
+            (json!({"status": "idle", "remote": "attached"}), "idle"),
+            (json!({"status": "running", "remote": "restoring"}), "running, restoring"),
+            (
+                json!({"status": "waiting", "waitingFor": "permission", "remote": "attached"}),
+                "waiting for permission",
+            ),
+            (json!({"status": "idle", "remote": "lost"}), "idle, lost"),
+        ];
+        for (session, expected) in cases {
+            assert_eq!(status(&session), expected);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Decides who may call (A5): not a web page, by `Host` and `Origin`; only who can read this user's
+//! files, by the token.
+
+use super::super::token::Token;
+use super::BODY_BYTES;
+use super::refusal::Refusal;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, ORIGIN,
+};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The path that needs no token, because it tells nothing but the instance's id.
+pub(super) const HEALTH: &str = "/healthz";
+/// How long a request may take, from its headers to those of its answer. Only a body that comes
+/// slowly needs more.
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// What a caller must show.
+#[derive(Debug)]
+pub(super) struct Door {
+    hosts: Vec<String>,
+    token: Token,
+}
+
+/// Lets a request pass, or answers it with a refusal. What is wrong is looked for in one order, so that
+/// a page learns nothing about the token.
+pub(super) async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let mut response = match door.refusal(&request) {
+        Some(refusal) => refusal.into_response(),
+        None => timeout(REQUEST, next.run(request))
+            .await
+            .unwrap_or_else(|_| Refusal::Incomplete.into_response()),
+    };
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+impl Door {
+    pub(super) fn new(port: u16, token: Token) -> Self {
+        let names = ["127.0.0.1", "localhost", "[::1]"];
+        let mut hosts: Vec<_> = names.iter().map(|name| format!("{name}:{port}")).collect();
+        // The port of a URL that names none.
+        if port == 80 {
+            hosts.extend(names.map(str::to_owned));
+        }
+        Self { hosts, token }
+    }
+
+    fn refusal(&self, request: &Request) -> Option<Refusal> {
+        // The target can name a host too, and then it is the one that counts.
+        let target = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+        let is_ours = only(request, &HOST).is_some_and(|host| self.is_ours(host.as_bytes()))
+            && target.is_none_or(|host| self.is_ours(host));
+        if !is_ours || request.headers().contains_key(ORIGIN) {
+            return Some(Refusal::Foreign);
+        }
+        if request.uri().path() != HEALTH && !self.knows(request) {
+            return Some(Refusal::NoToken);
+        }
+        let length = only(request, &CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let is_large = length.and_then(|length| length.parse().ok()) > Some(BODY_BYTES);
+        is_large.then_some(Refusal::TooLarge)
+    }
+
+    fn is_ours(&self, host: &[u8]) -> bool {
+        self.hosts.iter().any(|ours| host.eq_ignore_ascii_case(ours.as_bytes()))
+    }
+
+    fn knows(&self, request: &Request) -> bool {
+        let given = only(request, &AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+        let (scheme, token) = given.split_at(given.len().min("Bearer ".len()));
+        scheme.eq_ignore_ascii_case(b"Bearer ") && self.token.is(token)
+    }
+}
+
+/// The value of a header that is there once.
+fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = request.headers().get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}

@@ -1,0 +1,323 @@
+//! Decides when the core is asked how everything stands: for each who asks, and for all who watch
+//! together, once a change and not more often than they need it.
+
+use super::clock::{self, Clock};
+use super::instances::{Entry, Record};
+use super::token::Token;
+use crate::config::{self, Remote};
+use crate::core::methods::Editor;
+use crate::core::roster::{Inquiry, Reply, Status, Ticket};
+use crate::core::{Epoch, Event};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+/// Inquiries that may wait for the core; who comes later waits in turn.
+const WAITING: usize = 64;
+/// Watchers at once. Each holds one document at the most.
+const WATCHERS: usize = 32;
+/// The time between two documents for those who watch: ten a second are as good as all.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is known of this process without the core (A3).
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Instance {
+    pub(super) id: String,
+    pub(super) pid: u32,
+    pub(super) version: &'static str,
+    /// Milliseconds since 1970.
+    pub(super) started_at: u64,
+    /// The URL of the remote, redacted (X1).
+    pub(super) remote: String,
+}
+
+impl Instance {
+    /// This process, before it speaks to its remote.
+    pub(super) fn new(remote: Option<&Remote>) -> Self {
+        Self {
+            id: format!("{:016x}", RandomState::new().build_hasher().finish()),
+            pid: process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            started_at: clock::now(),
+            remote: remote.map(|remote| config::redacted(&remote.url)).unwrap_or_default(),
+        }
+    }
+
+    /// What others must know to ask it.
+    pub(super) fn record(&self, port: u16, token: Token) -> Record {
+        Record {
+            id: self.id.clone(),
+            pid: self.pid,
+            port,
+            token,
+            started_at: self.started_at,
+            version: self.version.to_owned(),
+            remote: self.remote.clone(),
+            editor: None,
+        }
+    }
+}
+
+/// The answer to an inquiry.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The document of `GET /status` (A3).
+    Status(Value),
+    Closed,
+    Unknown,
+    Busy,
+    Reconnecting,
+}
+
+/// Asks.
+#[derive(Clone, Debug)]
+pub(super) struct Asking(mpsc::Sender<Asked>);
+
+/// The documents for those who watch; holds the last.
+pub(super) type Documents = watch::Receiver<Arc<str>>;
+
+#[derive(Debug)]
+enum Asked {
+    Inquiry(Inquiry, oneshot::Sender<Answer>),
+    Watch(oneshot::Sender<Documents>),
+}
+
+impl Asking {
+    /// Asks the core. `None` if the process is about to end.
+    pub(super) async fn ask(&self, inquiry: Inquiry) -> Option<Answer> {
+        let (sender, answer) = oneshot::channel();
+        self.0.send(Asked::Inquiry(inquiry, sender)).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// Watches: the document that is there is of now. `None` if too many do.
+    pub(super) async fn watch(&self) -> Option<Documents> {
+        let (sender, documents) = oneshot::channel();
+        self.0.send(Asked::Watch(sender)).await.ok()?;
+        documents.await.ok()
+    }
+}
+
+/// Who waits for a reply of the core.
+#[derive(Debug)]
+enum Asker {
+    One(oneshot::Sender<Answer>),
+    Watcher(oneshot::Sender<Documents>),
+    /// All who watch, and the record of this process.
+    All,
+}
+
+/// What was asked of the core, and who is to be told of changes.
+#[derive(Debug)]
+pub(super) struct Inquiries {
+    instance: Instance,
+    pub(super) clock: Clock,
+    /// Our record, if others can find us.
+    pub(super) entry: Option<Entry>,
+    asking: mpsc::Sender<Asked>,
+    asked: mpsc::Receiver<Asked>,
+    askers: BTreeMap<Ticket, Asker>,
+    tickets: u64,
+    documents: watch::Sender<Arc<str>>,
+    has_changed: bool,
+    /// When those who watch may have the next document.
+    due: Instant,
+}
+
+impl Inquiries {
+    pub(super) fn new(instance: Instance) -> Self {
+        let (asking, asked) = mpsc::channel(WAITING);
+        Self {
+            instance,
+            clock: Clock::start(),
+            entry: None,
+            asking,
+            asked,
+            askers: BTreeMap::new(),
+            tickets: 0,
+            documents: watch::Sender::new(Arc::from("")),
+            has_changed: false,
+            due: Instant::now(),
+        }
+    }
+
+    pub(super) fn asking(&self) -> Asking {
+        Asking(self.asking.clone())
+    }
+
+    pub(super) fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// Waits for the next question to the core. Nothing is lost where this is dropped.
+    pub(super) async fn next(&mut self) -> Event {
+        let (inquiry, asker) = tokio::select! {
+            Some(asked) = self.asked.recv() => match asked {
+                Asked::Inquiry(inquiry, answer) => (inquiry, Asker::One(answer)),
+                Asked::Watch(documents) => (Inquiry::Status, Asker::Watcher(documents)),
+            },
+            () = sleep_until(self.due), if self.has_changed && self.tells_of_changes() => {
+                self.has_changed = false;
+                self.due = Instant::now() + PAUSE;
+                (Inquiry::Status, Asker::All)
+            }
+            else => pending().await,
+        };
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.askers.insert(ticket, asker);
+        Event::Inquiry(ticket, inquiry)
+    }
+
+    /// The status is another than before.
+    pub(super) fn changed(&mut self) {
+        self.has_changed = true;
+    }
+
+    /// The core replied. Who asked may have gone.
+    pub(super) fn replied(&mut self, ticket: Ticket, reply: Reply) {
+        let answer = match reply {
+            Reply::Status(status) => Answer::Status(self.document(&status)),
+            Reply::Closed => Answer::Closed,
+            Reply::Unknown => Answer::Unknown,
+            Reply::Busy => Answer::Busy,
+            Reply::Reconnecting => Answer::Reconnecting,
+        };
+        match (self.askers.remove(&ticket), answer) {
+            (Some(Asker::One(asker)), answer) => drop(asker.send(answer)),
+            (Some(Asker::All), Answer::Status(document)) => self.publish(&document),
+            (Some(Asker::Watcher(asker)), Answer::Status(document))
+                if self.documents.receiver_count() < WATCHERS =>
+            {
+                self.publish(&document);
+                drop(asker.send(self.documents.subscribe()));
+            }
+            _ => {}
+        }
+    }
+
+    fn tells_of_changes(&self) -> bool {
+        let lacks_editor = self.entry.as_ref().is_some_and(Entry::lacks_editor);
+        lacks_editor || self.documents.receiver_count() > 0
+    }
+
+    fn publish(&self, document: &Value) {
+        let document = document.to_string();
+        self.documents.send_if_modified(|last| {
+            let is_new = **last != *document;
+            if is_new {
+                *last = Arc::from(document);
+            }
+            is_new
+        });
+    }
+
+    /// The document of `GET /status` (A3).
+    fn document(&mut self, status: &Status) -> Value {
+        // With the first connection there is an `initialize`, and the only one.
+        if let Some(entry) = self.entry.as_mut().filter(|_| status.link.epoch > Epoch(0)) {
+            entry.name_editor(status.editor.as_ref());
+        }
+        let mut document = status.document(|time| self.clock.since_1970(time));
+        document["instance"] =
+            instance(&self.instance, status.editor.as_ref(), status.protocol_version);
+        document
+    }
+}
+
+fn instance(instance: &Instance, editor: Option<&Editor>, protocol_version: Option<u64>) -> Value {
+    let mut all = json!(instance);
+    if let Some(editor) = editor {
+        all["editor"] = json!(editor);
+    }
+    if let Some(version) = protocol_version {
+        all["protocolVersion"] = version.into();
+    }
+    all
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::core::{Core, Effect, Millis, Settings};
+    use tokio::time::timeout;
+
+    /// The inquiries of an instance, and the core that they are put to.
+    struct Desk {
+        inquiries: Inquiries,
+        core: Core,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let core = Core::new(Settings::default());
+            Self { inquiries: Inquiries::new(Instance::new(None)), core }
+        }
+
+        /// Puts the next inquiry to the core; `false` where there is none for an hour.
+        async fn serve(&mut self) -> bool {
+            let hour = Duration::from_secs(3_600);
+            let Ok(inquiry) = timeout(hour, self.inquiries.next()).await else { return false };
+            let mut effects = Vec::new();
+            self.core.step(Millis(0), inquiry, &mut effects);
+            for effect in effects {
+                match effect {
+                    Effect::Reply(ticket, reply) => self.inquiries.replied(ticket, reply),
+                    other => panic!("{other:?}"),
+                }
+            }
+            true
+        }
+
+        async fn watch(&mut self) -> Documents {
+            let asking = self.inquiries.asking();
+            let (documents, _) = tokio::join!(asking.watch(), self.serve());
+            documents.unwrap()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a3_the_core_is_asked_once_a_change_for_all_who_watch_and_not_where_nobody_does() {
+        let mut desk = Desk::new();
+        desk.inquiries.changed();
+        assert!(!desk.serve().await, "nobody watches");
+        let first = desk.watch().await;
+        assert!(first.borrow().contains("\"link\""));
+        assert!(desk.serve().await, "it changed before somebody watched");
+        let watching = [first, desk.watch().await, desk.watch().await];
+        assert!(!desk.serve().await, "nothing changed");
+        for _ in 0..5 {
+            desk.inquiries.changed();
+        }
+        let start = Instant::now();
+        assert!(desk.serve().await);
+        assert!(!desk.serve().await, "five changes at once are told once");
+        desk.inquiries.changed();
+        desk.serve().await;
+        desk.inquiries.changed();
+        desk.serve().await;
+        assert!(start.elapsed() >= PAUSE);
+        drop(watching);
+        desk.inquiries.changed();
+        assert!(!desk.serve().await, "nobody watches any more");
+    }
+
+    #[tokio::test]
+    async fn a3_a_document_that_says_the_same_is_not_told_again() {
+        let mut desk = Desk::new();
+        let mut watching = desk.watch().await;
+        watching.borrow_and_update();
+        desk.inquiries.changed();
+        assert!(desk.serve().await);
+        assert!(!watching.has_changed().unwrap());
+    }
+}

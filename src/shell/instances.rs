@@ -1,0 +1,329 @@
+//! Decides where the processes of one user find each other (A2): one record a process, in a directory
+//! that nobody else can read or write.
+
+use super::token::Token;
+use crate::core::methods::Editor;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The variable that names the user's runtime directory.
+const RUNTIME_DIRECTORY: &str = "XDG_RUNTIME_DIR";
+const RECORD: &str = "json";
+const DRAFT: &str = "draft";
+/// A draft that is so old was left by a process that was killed.
+const DRAFT_LEFT: Duration = Duration::from_secs(60);
+/// A record is smaller than this. A larger file is none.
+const RECORD_BYTES: u64 = 64 * 1024;
+
+/// What a process tells of itself. Whoever can read it may call its API.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Names the process; unique.
+    pub id: String,
+    /// Its process id.
+    pub pid: u32,
+    /// The port of its API at 127.0.0.1.
+    pub port: u16,
+    /// What its API asks for.
+    pub token: Token,
+    /// When it started, in milliseconds since 1970.
+    pub started_at: u64,
+    /// Its version.
+    pub version: String,
+    /// The URL of its remote, redacted (X1).
+    pub remote: String,
+    /// Its editor, once that has said who it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub editor: Option<Editor>,
+}
+
+/// The directory of the records.
+#[derive(Clone, Debug)]
+pub struct Directory(PathBuf);
+
+impl Directory {
+    /// The directory below `given` (`--runtime-dir`), else below that of the system for this user,
+    /// made where it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made, or it is somebody else's, or open to others.
+    pub fn open(given: Option<&Path>) -> io::Result<Self> {
+        let parent = match given {
+            Some(given) => {
+                fs::create_dir_all(given)?;
+                given.to_owned()
+            }
+            None => runtime_directory()?,
+        };
+        let directory = parent.join("acp-tether");
+        make_private(&directory)?;
+        let directory = directory.join("instances");
+        make_private(&directory)?;
+        Ok(Self(directory))
+    }
+
+    /// Puts a record there. It is there whole, or not at all.
+    fn put(&self, record: &Record) -> io::Result<()> {
+        let draft = self.path(&record.id, DRAFT);
+        let written = create_private(&draft)
+            .and_then(|mut file| file.write_all(&serde_json::to_vec(record)?))
+            .and_then(|()| fs::rename(&draft, self.path(&record.id, RECORD)));
+        if written.is_err() {
+            // There may be none.
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
+
+    /// Removes the record of a process; it may be gone already.
+    pub fn remove(&self, id: &str) {
+        let _ = fs::remove_file(self.path(id, RECORD));
+    }
+
+    /// All records that can be read, by file name. Files that are none are left alone, but for drafts
+    /// that nobody will finish.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn records(&self) -> io::Result<Vec<Record>> {
+        let mut paths: Vec<_> =
+            fs::read_dir(&self.0)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+        paths.sort();
+        for path in paths.iter().filter(|path| has_extension(path, DRAFT) && is_left(path)) {
+            let _ = fs::remove_file(path);
+        }
+        let records = paths.iter().filter(|path| has_extension(path, RECORD));
+        // What is named otherwise than its id cannot be one of ours.
+        Ok(records
+            .filter_map(|path| read(path).filter(|record| *path == self.path(&record.id, RECORD)))
+            .collect())
+    }
+
+    fn path(&self, id: &str, extension: &str) -> PathBuf {
+        self.0.join(id).with_extension(extension)
+    }
+}
+
+/// The record of this process, in the directory for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Entry {
+    directory: Directory,
+    record: Record,
+    /// There is nothing more to learn of the editor.
+    is_final: bool,
+}
+
+impl Entry {
+    pub(super) fn new(directory: Directory, record: Record) -> io::Result<Self> {
+        directory.put(&record)?;
+        Ok(Self { directory, record, is_final: false })
+    }
+
+    /// Tells who the editor is: it has said so, or never will.
+    pub(super) fn name_editor(&mut self, editor: Option<&Editor>) {
+        if std::mem::replace(&mut self.is_final, true) || editor.is_none() {
+            return;
+        }
+        self.record.editor = editor.cloned();
+        if let Err(error) = self.directory.put(&self.record) {
+            tracing::warn!("the record of this process cannot be written again: {error}");
+        }
+    }
+
+    /// Whether the editor has not said yet who it is.
+    pub(super) fn lacks_editor(&self) -> bool {
+        !self.is_final
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.directory.remove(&self.record.id);
+    }
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == wanted)
+}
+
+fn is_left(draft: &Path) -> bool {
+    let written = fs::symlink_metadata(draft).and_then(|about| about.modified());
+    written.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > DRAFT_LEFT))
+}
+
+fn read(path: &Path) -> Option<Record> {
+    let about = fs::symlink_metadata(path).ok()?;
+    if !about.is_file() || about.len() > RECORD_BYTES {
+        return None;
+    }
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// The user's runtime directory; where the system names none, one that we keep in the directory for
+/// temporary files. On macOS and Windows that is the user's own, elsewhere everybody's.
+fn runtime_directory() -> io::Result<PathBuf> {
+    let named = std::env::var_os(RUNTIME_DIRECTORY).map(PathBuf::from);
+    if let Some(named) = named.filter(|path| is_usable(path)) {
+        return Ok(named);
+    }
+    let directory = std::env::temp_dir().join(format!("acp-tether-{}", user()));
+    make_private(&directory)?;
+    Ok(directory)
+}
+
+/// The specification of the variable: a relative path is to be ignored, and the directory is the
+/// user's own; under `sudo` it is another's.
+fn is_usable(named: &Path) -> bool {
+    #[cfg(unix)]
+    let is_own = |about: &fs::Metadata| std::os::unix::fs::MetadataExt::uid(about) == user();
+    #[cfg(not(unix))]
+    let is_own = |_: &fs::Metadata| true;
+    let about = fs::metadata(named);
+    named.is_absolute() && about.is_ok_and(|about| about.is_dir() && is_own(&about))
+}
+
+#[cfg(unix)]
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[cfg(not(unix))]
+fn user() -> String {
+    std::env::var("USERNAME").unwrap_or_default()
+}
+
+/// Makes a directory that is this user's alone. One that is there must be that already: whoever else
+/// could write to it could give us false records, or read our tokens.
+#[cfg(unix)]
+fn make_private(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // Not through a link, which could lead anywhere.
+    let about = fs::symlink_metadata(directory)?;
+    let refuse = |why| {
+        let text = format!("{} {why}: remove it, or use --runtime-dir", directory.display());
+        Err(io::Error::new(ErrorKind::PermissionDenied, text))
+    };
+    match () {
+        () if !about.is_dir() => refuse("is no directory"),
+        () if about.uid() != user() => refuse("belongs to another user"),
+        () if about.mode() & 0o077 != 0 => refuse("is open to other users"),
+        () => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn make_private(directory: &Path) -> io::Result<()> {
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a file that is this user's alone, and was not there before.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn record(id: &str) -> Record {
+        Record {
+            id: id.to_owned(),
+            pid: 1,
+            port: 1,
+            token: Token::fresh().unwrap(),
+            started_at: 1,
+            version: "1".to_owned(),
+            remote: "http://127.0.0.1/acp".to_owned(),
+            editor: None,
+        }
+    }
+
+    fn names(directory: &Directory) -> Vec<String> {
+        directory.records().unwrap().into_iter().map(|record| record.id).collect()
+    }
+
+    #[test]
+    fn a2_a_record_is_0600_in_a_directory_0700_and_is_removed_with_its_process() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = Directory::open(Some(runtime.path())).unwrap();
+        let mut entry = Entry::new(directory.clone(), record("a")).unwrap();
+        let editor = Editor { name: "an editor".to_owned(), version: None };
+        entry.name_editor(Some(&editor));
+        assert_eq!(directory.records().unwrap()[0].editor, Some(editor));
+        let path = runtime.path().join("acp-tether/instances/a.json");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        assert_eq!(mode(path.ancestors().nth(2).unwrap()), 0o700);
+        drop(entry);
+        assert!(!path.exists());
+    }
+
+    /// K147.
+    #[test]
+    fn a2_a_process_removes_its_own_record_only() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = Directory::open(Some(runtime.path())).unwrap();
+        let one = Entry::new(directory.clone(), record("a")).unwrap();
+        let other = Entry::new(directory.clone(), record("b")).unwrap();
+        drop(one);
+        assert_eq!(names(&directory), ["b"]);
+        drop(other);
+        assert!(names(&directory).is_empty());
+    }
+
+    #[test]
+    fn a2_what_is_no_record_is_not_read_and_a_draft_is_not_taken_from_its_writer() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = Directory::open(Some(runtime.path())).unwrap();
+        let put = |name: &str, text: &[u8]| fs::write(directory.0.join(name), text).unwrap();
+        let whole = serde_json::to_vec(&record("a")).unwrap();
+        put("half.json", &whole[..whole.len() / 2]);
+        put("named-otherwise.json", &whole);
+        put("new.draft", b"{");
+        put("left.draft", b"{");
+        let long_ago = std::time::SystemTime::now() - 2 * DRAFT_LEFT;
+        let left = File::options().write(true).open(directory.0.join("left.draft")).unwrap();
+        left.set_modified(long_ago).unwrap();
+        fs::write(runtime.path().join("elsewhere"), serde_json::to_vec(&record("b")).unwrap())
+            .unwrap();
+        symlink(runtime.path().join("elsewhere"), directory.0.join("b.json")).unwrap();
+        assert!(names(&directory).is_empty());
+        assert!(directory.0.join("new.draft").exists());
+        assert!(directory.0.join("half.json").exists());
+        assert!(!directory.0.join("left.draft").exists());
+    }
+
+    /// K143.
+    #[test]
+    fn a2_a_directory_that_others_can_write_to_or_that_is_a_link_is_refused() {
+        let runtime = tempfile::tempdir().unwrap();
+        let path = runtime.path().join("acp-tether");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = Directory::open(Some(runtime.path())).unwrap_err();
+        assert!(refused.to_string().contains("open to other users"), "{refused}");
+        fs::remove_dir(&path).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        symlink(elsewhere.path(), &path).unwrap();
+        let refused = Directory::open(Some(runtime.path())).unwrap_err();
+        assert!(refused.to_string().contains("no directory"), "{refused}");
+    }
+}
