@@ -516,7 +516,10 @@ impl Checks {
         // editor's.
         let may_repeat =
             matches!(posted.method.as_deref(), Some("initialize" | "authenticate" | "auth/login"));
-        if *times > 1 && !may_repeat {
+        if *times > 1 && may_repeat {
+            return;
+        }
+        if *times > 1 {
             self.fail("I2", format!("taken twice: {text}"));
         }
         if self.untaken.contains(&number) {

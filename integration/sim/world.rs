@@ -876,10 +876,12 @@ impl World {
     }
 
     fn is_lost(&mut self, frame: &Frame) {
-        // What has an id is sent again, or a 410 says that it is not.
-        // Once the editor is gone there is nobody to lose it.
-        let matters = frame.id.is_none() && self.ended_at.is_none();
-        if let Some(number) = number_of(&frame.data).filter(|_| matters) {
+        let Some(number) = number_of(&frame.data) else { return };
+        if frame.id.is_some() {
+            // It is sent again, after a pause, or a 410 says that it is not.
+            self.checks.stalls(number);
+        } else if self.ended_at.is_none() {
+            // Once the editor is gone there is nobody to lose it.
             self.checks.lost(self.now, number, &self.remote.sent);
         }
     }

@@ -1,14 +1,12 @@
 //! What a broken stream costs: the requests whose answer may have been lost with it, and how each
 //! of them ends (R9–R11).
 
-use std::collections::BTreeSet;
-
 use super::error::{Delivery, Failure, Kind};
 use super::message::RequestId;
 use super::methods::Method;
 use super::session::{Scope, StreamState};
 use super::timers::Timer;
-use super::{Core, End, Level, Step, limits, name};
+use super::{Core, End, Level, Millis, Step, limits, name};
 
 impl Core {
     /// A stream has ended. Whether it is to be opened again.
@@ -43,11 +41,28 @@ impl Core {
             return;
         }
         step.log(Level::Warn, format!("answers may be lost with the stream of {}", name(scope)));
-        session.doubted.extend(sent);
-        let was_cancelled = session.cancelled.is_some();
-        self.timers.arm(Timer::Orphan(scope.clone()), step.now.plus(self.settings.orphan_timeout));
-        if was_cancelled {
+        for id in sent {
+            session.doubted.entry(id).or_insert(step.now);
+        }
+        // A stream that breaks again and again puts neither off.
+        if session.cancelled.is_some() && !self.timers.is_armed(&Timer::Confirm(scope.clone())) {
             self.expect_confirmation(scope, step);
+        }
+        self.expect_answers(scope);
+    }
+
+    /// Arms what ends the doubt, whatever comes (R10).
+    fn expect_answers(&mut self, scope: &Scope) {
+        let Some(session) = self.sessions.get(scope) else { return };
+        match session.doubted.values().min() {
+            Some(since) => {
+                let until = since.plus(self.settings.orphan_timeout);
+                self.timers.arm(Timer::Orphan(scope.clone()), until);
+            }
+            None => {
+                self.timers.disarm(&Timer::Orphan(scope.clone()));
+                self.timers.disarm(&Timer::Confirm(scope.clone()));
+            }
         }
     }
 
@@ -103,22 +118,22 @@ impl Core {
         if session.doubted.is_empty() {
             return;
         }
-        session.doubted.retain(|id| self.ledger.is_open(id));
-        if session.doubted.is_empty() {
-            self.timers.disarm(&Timer::Orphan(scope.clone()));
-            self.timers.disarm(&Timer::Confirm(scope.clone()));
-        } else {
-            let until = step.now.plus(self.settings.orphan_timeout);
-            self.timers.arm(Timer::Orphan(scope.clone()), until);
-        }
+        session.doubted.retain(|id, since| {
+            *since = step.now;
+            self.ledger.is_open(id)
+        });
+        self.expect_answers(scope);
     }
 
     /// The stream was silent for so long that no answer is expected any more.
     pub(super) fn give_up_doubted(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let doubted = std::mem::take(&mut session.doubted);
+        let timeout = self.settings.orphan_timeout;
+        let is_over = |_: &RequestId, since: &mut Millis| since.plus(timeout) <= step.now;
+        let over: Vec<_> = session.doubted.extract_if(.., is_over).map(|(id, _)| id).collect();
+        self.expect_answers(scope);
         let reason = format!("the stream of {} broke, and the answer never came", name(scope));
-        self.fail_each(doubted, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
+        self.fail_each(over, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
     }
 
     /// The editor cancels a session's turn.
@@ -138,15 +153,11 @@ impl Core {
     /// A success is never invented (R10).
     pub(super) fn give_up_cancelled(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let doubted = std::mem::take(&mut session.doubted);
-        let is_prompt = |id: &RequestId| {
+        let is_prompt = |id: &RequestId, _: &mut Millis| {
             self.ledger.request(id).is_some_and(|request| request.method == Method::Prompt)
         };
-        let (prompts, others): (BTreeSet<_>, BTreeSet<_>) =
-            doubted.into_iter().partition(is_prompt);
-        if let Some(session) = self.sessions.get_mut(scope) {
-            session.doubted = others;
-        }
+        let prompts: Vec<_> = session.doubted.extract_if(.., is_prompt).map(|(id, _)| id).collect();
+        self.expect_answers(scope);
         let reason = "the turn was cancelled while the stream was broken; \
                       the agent did not confirm that it stopped";
         let failure = Failure::new(Kind::StreamLost, Delivery::Unknown, reason);

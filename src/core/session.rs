@@ -3,7 +3,7 @@
 //! The connection's own stream and the messages that belong to no session are kept in the same
 //! form, so a [`Scope`] is a session or, as `None`, the connection itself.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
@@ -29,8 +29,9 @@ pub struct Session {
     pub is_running: bool,
     /// When the editor last cancelled its turn, until the next prompt.
     pub cancelled: Option<Millis>,
-    /// Requests whose answer may have been lost with a broken stream (R9).
-    pub doubted: BTreeSet<RequestId>,
+    /// Requests whose answer may have been lost with a broken stream (R9), and since when nothing
+    /// came that might still be it.
+    pub doubted: BTreeMap<RequestId, Millis>,
     /// The remote said that it does not know the session, and it is being found out what is gone
     /// (R8).
     pub suspected: Option<Failure>,

@@ -55,6 +55,11 @@ impl Timers {
         self.times.insert(timer, at);
     }
 
+    /// Whether a timer is armed.
+    pub fn is_armed(&self, timer: &Timer) -> bool {
+        self.times.contains_key(timer)
+    }
+
     /// Disarms a timer, if it is armed.
     pub fn disarm(&mut self, timer: &Timer) {
         if let Some((timer, at)) = self.times.remove_entry(timer) {
