@@ -680,6 +680,12 @@ impl World {
                 self.after(patience, Due::Stream(reader, event, None));
             }
             Some(Fault::GetStatus(refusal)) => {
+                // Whatever says that it knows no such stream holds no old one of ours either.
+                let of = &open.stream.session;
+                let is_old = |stream: &&Stream| stream.is_closed && stream.id.session == *of;
+                for old in self.streams.values().filter(is_old) {
+                    self.remote.reader_gone(old.id.generation.0);
+                }
                 let event = StreamEvent::Refused(answer(refusal));
                 self.after(delay + back, Due::Stream(reader, event, None));
             }

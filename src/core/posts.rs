@@ -256,11 +256,18 @@ impl Core {
     /// Answers an open request with an error. One that was answered already stays so (P2).
     pub(super) fn fail(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
         if let Some(request) = self.ledger.close(id) {
-            if let Some(session) = self.sessions.get_mut(&request.session) {
-                session.held.retain(|held| held.request != *id);
-            }
+            self.forget_request(id, &request.session);
             step.line(failure.answer(&request.id, request.session.as_ref()));
             self.retire_if_idle(&request.session, step);
+        }
+    }
+
+    /// A request has its answer: a later one under the same id is another.
+    pub(super) fn forget_request(&mut self, id: &RequestId, scope: &Scope) {
+        for scope in [scope, &None] {
+            let Some(session) = self.sessions.get_mut(scope) else { continue };
+            session.doubted.remove(id);
+            session.held.retain(|held| held.request != *id);
         }
     }
 

@@ -143,6 +143,7 @@ impl Core {
             return step
                 .log(Level::Warn, "dropped an answer of the remote agent that nobody waits for");
         };
+        self.forget_request(id, &request.session);
         if !request.accepted {
             self.disown(&request.session, id);
         }
