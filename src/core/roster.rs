@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::error::Kind;
 use super::link::Link;
@@ -150,40 +149,76 @@ pub enum RemoteSide {
     Lost,
 }
 
+/// `{link, sessions}` of a status, as `GET /status` has them (A3): times in milliseconds since 1970,
+/// and nothing where there is nothing.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    /// The link.
+    pub link: LinkDocument<'a>,
+    /// The sessions.
+    pub sessions: Vec<SessionDocument<'a>>,
+}
+
+/// A [`LinkStatus`] in a [`Document`].
+#[derive(Debug, Serialize)]
+pub struct LinkDocument<'a> {
+    state: LinkState,
+    since: u64,
+    epoch: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+/// A [`Summary`] in a [`Document`].
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionDocument<'a> {
+    session_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cwd: Option<&'a str>,
+    status: Activity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<&'a str>,
+    remote: RemoteSide,
+    created_at: u64,
+    updated_at: u64,
+    turns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_stop_reason: Option<&'a str>,
+}
+
 impl Status {
-    /// `{link, sessions}` as `GET /status` has them (A3). `since_1970` turns a time of the core into
-    /// milliseconds since 1970.
-    pub fn document(&self, since_1970: impl Fn(Millis) -> u64) -> Value {
-        let link = json!({
-            "state": self.link.state,
-            "since": since_1970(self.link.since),
-            "epoch": self.link.epoch.0,
-            "error": self.link.error,
-        });
-        let session = |summary: &Summary| {
-            without_absent(json!({
-                "sessionId": &*summary.session.0,
-                "title": summary.title,
-                "cwd": summary.cwd,
-                "status": summary.status,
-                "waitingFor": summary.waiting_for,
-                "remote": summary.remote,
-                "createdAt": since_1970(summary.created),
-                "updatedAt": since_1970(summary.updated),
-                "turns": summary.turns,
-                "lastStopReason": summary.last_stop_reason,
-            }))
-        };
-        let sessions: Vec<Value> = self.sessions.iter().map(session).collect();
-        json!({ "link": without_absent(link), "sessions": sessions })
+    /// What is told of it. `since_1970` turns a time of the core into milliseconds since 1970.
+    pub fn document(&self, since_1970: impl Fn(Millis) -> u64) -> Document<'_> {
+        Document {
+            link: LinkDocument {
+                state: self.link.state,
+                since: since_1970(self.link.since),
+                epoch: self.link.epoch.0,
+                error: self.link.error.as_deref(),
+            },
+            sessions: self.sessions.iter().map(|it| it.document(&since_1970)).collect(),
+        }
     }
 }
 
-fn without_absent(mut object: Value) -> Value {
-    if let Value::Object(fields) = &mut object {
-        fields.retain(|_, value| !value.is_null());
+impl Summary {
+    fn document(&self, since_1970: impl Fn(Millis) -> u64) -> SessionDocument<'_> {
+        SessionDocument {
+            session_id: &self.session.0,
+            title: self.title.as_deref(),
+            cwd: self.cwd.as_deref(),
+            status: self.status,
+            waiting_for: self.waiting_for.as_deref(),
+            remote: self.remote,
+            created_at: since_1970(self.created),
+            updated_at: since_1970(self.updated),
+            turns: self.turns,
+            last_stop_reason: self.last_stop_reason.as_deref(),
+        }
     }
-    object
 }
 
 /// What is kept for the roster. Whether a session is busy, and how its remote side stands, is not:

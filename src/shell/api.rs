@@ -15,12 +15,12 @@ mod refusal;
 
 use self::door::Door;
 use self::refusal::Refusal;
-use super::inquiries::{Answer, Asking, Documents};
+use super::inquiries::{Answer, Asking, Reports};
 use super::instances::Record;
 use super::methods::Methods;
 use crate::core::SessionId;
 use crate::core::roster::Inquiry;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -100,23 +100,28 @@ async fn health(State(served): State<Served>) -> Response {
 
 async fn status(State(served): State<Served>) -> Result<Response, Refusal> {
     match served.asking.ask(Inquiry::Status).await {
-        Some(Answer::Status(document)) => Ok(Json(document).into_response()),
+        Some(Answer::Status(report)) => Ok(written(report.document().to_string())),
         _ => Err(Refusal::Unavailable),
     }
 }
 
 async fn events(State(served): State<Served>) -> Result<Response, Refusal> {
-    let mut documents = served.asking.watch().await.ok_or(Refusal::Unavailable)?;
-    // The document that is there is the first.
-    documents.mark_changed();
-    let events = stream::unfold(documents, next_event);
+    let mut reports = served.asking.watch().await.ok_or(Refusal::Unavailable)?;
+    // The report that is there is the first.
+    reports.mark_changed();
+    let events = stream::unfold(reports, next_event);
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
-async fn next_event(mut documents: Documents) -> Option<(Result<Event, Infallible>, Documents)> {
-    documents.changed().await.ok()?;
-    let document = Arc::clone(&documents.borrow_and_update());
-    Some((Ok(Event::default().data(document)), documents))
+async fn next_event(mut reports: Reports) -> Option<(Result<Event, Infallible>, Reports)> {
+    reports.changed().await.ok()?;
+    let report = reports.borrow_and_update().clone()?;
+    Some((Ok(Event::default().data(report.document())), reports))
+}
+
+/// An answer that is JSON already.
+fn written(json: impl Into<Body>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], json.into()).into_response()
 }
 
 async fn close(
@@ -140,7 +145,7 @@ async fn rpc(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refusal> {
     Ok(match served.methods.answer_all(&body?).await {
-        Some(answer) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
+        Some(answer) => written(answer),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }

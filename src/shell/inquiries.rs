@@ -6,22 +6,21 @@ use super::instances::{Entry, Record};
 use super::token::Token;
 use crate::config::{self, Remote};
 use crate::core::methods::Editor;
-use crate::core::roster::{Inquiry, Reply, Status, Ticket};
+use crate::core::roster::{self, Inquiry, Reply, SessionDocument, Status, Ticket};
 use crate::core::{Epoch, Event};
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// Inquiries that may wait for the core; who comes later waits in turn.
 const WAITING: usize = 64;
-/// Watchers at once. Each holds one document at the most.
+/// Watchers at once. Each holds one report at the most.
 const WATCHERS: usize = 32;
 /// The time between two documents for those who watch: ten a second are as good as all.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -66,11 +65,67 @@ impl Instance {
     }
 }
 
+/// How everything stands. It is written out by who asked, and not where the editor's messages pass.
+#[derive(Debug)]
+pub(super) struct Report {
+    instance: Arc<Instance>,
+    status: Status,
+    clock: Clock,
+    written: OnceLock<Arc<str>>,
+}
+
+impl Report {
+    /// The document of `GET /status` (A3).
+    pub(super) fn document(&self) -> Arc<str> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            instance: Named<'a>,
+            #[serde(flatten)]
+            status: roster::Document<'a>,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Named<'a> {
+            #[serde(flatten)]
+            instance: &'a Instance,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            editor: Option<&'a Editor>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            protocol_version: Option<u64>,
+        }
+        let write = || {
+            let status = self.told();
+            let (editor, protocol_version) =
+                (self.status.editor.as_ref(), self.status.protocol_version);
+            let instance = Named { instance: &self.instance, editor, protocol_version };
+            written(&Document { instance, status }).into()
+        };
+        Arc::clone(self.written.get_or_init(write))
+    }
+
+    /// The sessions alone: `{"sessions": […]}`.
+    pub(super) fn sessions(&self) -> String {
+        #[derive(Serialize)]
+        struct Sessions<'a> {
+            sessions: &'a [SessionDocument<'a>],
+        }
+        written(&Sessions { sessions: &self.told().sessions })
+    }
+
+    fn told(&self) -> roster::Document<'_> {
+        self.status.document(|time| self.clock.since_1970(time))
+    }
+}
+
+/// As JSON, which any of the above can be.
+fn written(document: &impl Serialize) -> String {
+    serde_json::to_string(document).unwrap_or_default()
+}
+
 /// The answer to an inquiry.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The document of `GET /status` (A3).
-    Status(Value),
+    Status(Arc<Report>),
     Closed,
     Unknown,
     Busy,
@@ -81,13 +136,13 @@ pub(super) enum Answer {
 #[derive(Clone, Debug)]
 pub(super) struct Asking(mpsc::Sender<Asked>);
 
-/// The documents for those who watch; holds the last.
-pub(super) type Documents = watch::Receiver<Arc<str>>;
+/// What those who watch are told; holds the last.
+pub(super) type Reports = watch::Receiver<Option<Arc<Report>>>;
 
 #[derive(Debug)]
 enum Asked {
     Inquiry(Inquiry, oneshot::Sender<Answer>),
-    Watch(oneshot::Sender<Documents>),
+    Watch(oneshot::Sender<Reports>),
 }
 
 impl Asking {
@@ -99,7 +154,7 @@ impl Asking {
     }
 
     /// Watches: the document that is there is of now. `None` if too many do.
-    pub(super) async fn watch(&self) -> Option<Documents> {
+    pub(super) async fn watch(&self) -> Option<Reports> {
         let (sender, documents) = oneshot::channel();
         self.0.send(Asked::Watch(sender)).await.ok()?;
         documents.await.ok()
@@ -110,7 +165,7 @@ impl Asking {
 #[derive(Debug)]
 enum Asker {
     One(oneshot::Sender<Answer>),
-    Watcher(oneshot::Sender<Documents>),
+    Watcher(oneshot::Sender<Reports>),
     /// All who watch, and the record of this process.
     All,
 }
@@ -118,7 +173,7 @@ enum Asker {
 /// What was asked of the core, and who is to be told of changes.
 #[derive(Debug)]
 pub(super) struct Inquiries {
-    instance: Instance,
+    instance: Arc<Instance>,
     pub(super) clock: Clock,
     /// Our record, if others can find us.
     pub(super) entry: Option<Entry>,
@@ -126,7 +181,7 @@ pub(super) struct Inquiries {
     asked: mpsc::Receiver<Asked>,
     askers: BTreeMap<Ticket, Asker>,
     tickets: u64,
-    documents: watch::Sender<Arc<str>>,
+    reports: watch::Sender<Option<Arc<Report>>>,
     has_changed: bool,
     /// When those who watch may have the next document.
     due: Instant,
@@ -136,14 +191,14 @@ impl Inquiries {
     pub(super) fn new(instance: Instance) -> Self {
         let (asking, asked) = mpsc::channel(WAITING);
         Self {
-            instance,
+            instance: Arc::new(instance),
             clock: Clock::start(),
             entry: None,
             asking,
             asked,
             askers: BTreeMap::new(),
             tickets: 0,
-            documents: watch::Sender::new(Arc::from("")),
+            reports: watch::Sender::new(None),
             has_changed: false,
             due: Instant::now(),
         }
@@ -185,7 +240,7 @@ impl Inquiries {
     /// The core replied. Who asked may have gone.
     pub(super) fn replied(&mut self, ticket: Ticket, reply: Reply) {
         let answer = match reply {
-            Reply::Status(status) => Answer::Status(self.document(&status)),
+            Reply::Status(status) => Answer::Status(self.report(status)),
             Reply::Closed => Answer::Closed,
             Reply::Unknown => Answer::Unknown,
             Reply::Busy => Answer::Busy,
@@ -193,12 +248,12 @@ impl Inquiries {
         };
         match (self.askers.remove(&ticket), answer) {
             (Some(Asker::One(asker)), answer) => drop(asker.send(answer)),
-            (Some(Asker::All), Answer::Status(document)) => self.publish(&document),
-            (Some(Asker::Watcher(asker)), Answer::Status(document))
-                if self.documents.receiver_count() < WATCHERS =>
+            (Some(Asker::All), Answer::Status(report)) => self.publish(report),
+            (Some(Asker::Watcher(asker)), Answer::Status(report))
+                if self.reports.receiver_count() < WATCHERS =>
             {
-                self.publish(&document);
-                drop(asker.send(self.documents.subscribe()));
+                self.publish(report);
+                drop(asker.send(self.reports.subscribe()));
             }
             _ => {}
         }
@@ -206,42 +261,27 @@ impl Inquiries {
 
     fn tells_of_changes(&self) -> bool {
         let lacks_editor = self.entry.as_ref().is_some_and(Entry::lacks_editor);
-        lacks_editor || self.documents.receiver_count() > 0
+        lacks_editor || self.reports.receiver_count() > 0
     }
 
-    fn publish(&self, document: &Value) {
-        let document = document.to_string();
-        self.documents.send_if_modified(|last| {
-            let is_new = **last != *document;
+    fn publish(&self, report: Arc<Report>) {
+        self.reports.send_if_modified(|last| {
+            let is_new = last.as_ref().is_none_or(|last| last.status != report.status);
             if is_new {
-                *last = Arc::from(document);
+                *last = Some(report);
             }
             is_new
         });
     }
 
-    /// The document of `GET /status` (A3).
-    fn document(&mut self, status: &Status) -> Value {
+    fn report(&mut self, status: Status) -> Arc<Report> {
         // With the first connection there is an `initialize`, and the only one.
         if let Some(entry) = self.entry.as_mut().filter(|_| status.link.epoch > Epoch(0)) {
             entry.name_editor(status.editor.as_ref());
         }
-        let mut document = status.document(|time| self.clock.since_1970(time));
-        document["instance"] =
-            instance(&self.instance, status.editor.as_ref(), status.protocol_version);
-        document
+        let (instance, clock) = (Arc::clone(&self.instance), self.clock.clone());
+        Arc::new(Report { instance, status, clock, written: OnceLock::new() })
     }
-}
-
-fn instance(instance: &Instance, editor: Option<&Editor>, protocol_version: Option<u64>) -> Value {
-    let mut all = json!(instance);
-    if let Some(editor) = editor {
-        all["editor"] = json!(editor);
-    }
-    if let Some(version) = protocol_version {
-        all["protocolVersion"] = version.into();
-    }
-    all
 }
 
 #[cfg(test)]
@@ -278,7 +318,7 @@ mod tests {
             true
         }
 
-        async fn watch(&mut self) -> Documents {
+        async fn watch(&mut self) -> Reports {
             let asking = self.inquiries.asking();
             let (documents, _) = tokio::join!(asking.watch(), self.serve());
             documents.unwrap()
@@ -291,7 +331,7 @@ mod tests {
         desk.inquiries.changed();
         assert!(!desk.serve().await, "nobody watches");
         let first = desk.watch().await;
-        assert!(first.borrow().contains("\"link\""));
+        assert!(first.borrow().as_ref().unwrap().document().contains("\"link\""));
         assert!(desk.serve().await, "it changed before somebody watched");
         let watching = [first, desk.watch().await, desk.watch().await];
         assert!(!desk.serve().await, "nothing changed");

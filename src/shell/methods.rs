@@ -1,6 +1,6 @@
 //! Serves the methods of our own (E1), the same for the editor's pipe and for `POST /rpc`.
 
-use super::inquiries::{Answer, Asking};
+use super::inquiries::{Answer, Asking, Report};
 use crate::core::SessionId;
 use crate::core::error::{self, INVALID_REQUEST, PARSE_ERROR, RUNNING_SESSION, UNKNOWN_SESSION};
 use crate::core::message::{self, Malformed, Message};
@@ -11,8 +11,8 @@ use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
 use jsonrpsee_types::error::{ErrorCode, ErrorObjectOwned};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -100,10 +100,11 @@ impl Methods {
 }
 
 fn register(module: &mut RpcModule<Asking>) -> Result<(), RegisterMethodError> {
-    module.register_async_method(OWN_STATUS, |_, asking, _| status(asking))?;
+    module.register_async_method(OWN_STATUS, async |_, asking: Arc<Asking>, _| {
+        written(report(&asking).await?.document().to_string())
+    })?;
     module.register_async_method(OWN_SESSIONS, async |_, asking: Arc<Asking>, _| {
-        let mut status = status(asking).await?;
-        Ok::<_, ErrorObjectOwned>(json!({"sessions": status["sessions"].take()}))
+        written(report(&asking).await?.sessions())
     })?;
     module.register_async_method(OWN_CLOSE, async |params, asking: Arc<Asking>, _| {
         let Close { session_id } = params.parse()?;
@@ -131,11 +132,15 @@ struct Close {
     session_id: String,
 }
 
-async fn status(asking: Arc<Asking>) -> Result<Value, ErrorObjectOwned> {
-    match ask(&asking, Inquiry::Status).await? {
-        Answer::Status(document) => Ok(document),
+async fn report(asking: &Asking) -> Result<Arc<Report>, ErrorObjectOwned> {
+    match ask(asking, Inquiry::Status).await? {
+        Answer::Status(report) => Ok(report),
         _ => Err(ErrorCode::InternalError.into()),
     }
+}
+
+fn written(json: String) -> Result<Box<RawValue>, ErrorObjectOwned> {
+    RawValue::from_string(json).map_err(|_| ErrorCode::InternalError.into())
 }
 
 async fn ask(asking: &Asking, inquiry: Inquiry) -> Result<Answer, ErrorObjectOwned> {

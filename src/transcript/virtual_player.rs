@@ -511,7 +511,10 @@ const CUT: &str = "the scripted remote cut the connection";
 /// A reply as the API has it; the clock of the play begins with 1970.
 fn told(reply: &roster::Reply) -> String {
     match reply {
-        roster::Reply::Status(status) => status.document(|Millis(time)| time).to_string(),
+        roster::Reply::Status(status) => {
+            serde_json::to_string(&status.document(|Millis(time)| time))
+                .unwrap_or_else(|error| error.to_string())
+        }
         roster::Reply::Closed => "\"closed\"".to_owned(),
         roster::Reply::Unknown => "\"unknown\"".to_owned(),
         roster::Reply::Busy => "\"busy\"".to_owned(),
