@@ -106,6 +106,8 @@ pub struct Checks {
     stalled: BTreeSet<usize>,
     /// The editor's messages whose POST the core gave up.
     given_up: BTreeSet<u64>,
+    /// How far from a loss it may be told, in milliseconds: longer where the machine sleeps.
+    pub patience: u64,
     /// By what it logs, the core has a connection.
     pub is_connected: bool,
     /// When the core last posted a load of its own, by session.
@@ -569,7 +571,7 @@ impl Checks {
         let silent = self.losses.iter().find(|(at, session, number)| {
             !self.seen.contains(number)
                 && !self.complaints.iter().any(|(when, of)| {
-                    when.abs_diff(*at) <= 120_000 && (of.is_none() || of == session)
+                    when.abs_diff(*at) <= self.patience && (of.is_none() || of == session)
                 })
         });
         if let Some((at, _, number)) = silent.cloned() {

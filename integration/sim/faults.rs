@@ -259,6 +259,11 @@ impl Plan {
         Settings { orphan_timeout, strict, recover_alone, notices, seed, ..Settings::default() }
     }
 
+    /// Whether the machine sleeps in it.
+    pub fn sleeps(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action.what, What::Fault(Fault::Sleeps, _)))
+    }
+
     /// Whether nothing goes wrong in it.
     pub fn has_no_faults(&self) -> bool {
         !self.actions.iter().any(|action| matches!(action.what, What::Fault(..)))

@@ -92,6 +92,11 @@ impl Core {
         self.probe = Some(Probe { generation, is_waiting: false });
     }
 
+    /// Whether the connection is being asked.
+    pub(super) fn is_asking_connection(&self) -> bool {
+        self.probe.as_ref().is_some_and(|probe| !probe.is_waiting)
+    }
+
     /// Whether a stream is the one that asks.
     pub(super) fn is_probe(&self, stream: &StreamId) -> bool {
         stream.session.is_none()

@@ -12,7 +12,9 @@ impl Core {
     /// A stream has ended. Whether it is to be opened again.
     pub(super) fn doubt(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) -> bool {
         let sent = self.sent_of(scope);
-        let is_reopened = !self.settings.strict || sent.is_empty();
+        // Where our own question to the connection is under way, that is what ended its stream (R8).
+        let is_replaced = scope.is_none() && self.is_asking_connection();
+        let is_reopened = !self.settings.strict || sent.is_empty() || is_replaced;
         if !is_reopened {
             self.fail_strictly(scope, sent, step);
         }
@@ -30,7 +32,6 @@ impl Core {
 
     /// The answers to what was sent may never come (R9).
     pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        self.doubt_restores(scope, step);
         let mut sent = self.sent_of(scope);
         if scope.is_none() {
             // Their answers come on either stream (R1).
@@ -66,19 +67,17 @@ impl Core {
         }
     }
 
-    /// Our own restores are not doubted for long: asking again does no harm.
-    fn doubt_restores(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    /// A stream is open on which the answers to our own restores may never come: asking again does no
+    /// harm.
+    pub(super) fn doubt_restores(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let is_sent = |id: &RequestId, of: &Scope| {
             (scope.is_none() || of == scope)
                 && self.sessions.get(of).is_some_and(|session| !session.is_waiting(id))
         };
         let own =
             self.own.iter().filter(|(id, own)| own.restores().is_some_and(|of| is_sent(id, of)));
-        let own: Vec<RequestId> = own.map(|(id, _)| id.clone()).collect();
-        let reason = format!("the stream of {} broke", name(scope));
-        let failure = Failure::new(Kind::StreamLost, Delivery::Unknown, reason);
-        for id in own {
-            self.own_failed(&id, &failure, step);
+        for id in own.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.restore_again(&id, step);
         }
     }
 

@@ -185,6 +185,15 @@ impl Core {
         }
     }
 
+    /// The answer to a restore may be lost: it is asked for again in a moment.
+    pub(super) fn restore_again(&mut self, id: &RequestId, step: &mut Step<'_>) {
+        let Some(Own::Restore(scope)) = self.own.remove(id) else { return };
+        let Some(restore) = self.restore_of(&scope, id) else { return };
+        restore.broken = restore.broken.max(1);
+        restore.request = None;
+        self.timers.arm(Timer::Restore(scope), step.now.plus(limits::BACKOFF_FIRST));
+    }
+
     /// The time of a step of a restore is over: it was not answered, or it is time to try again.
     pub(super) fn restore_due(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };

@@ -108,6 +108,7 @@ impl Core {
         }
         if std::mem::take(&mut stream.broke) {
             self.doubt_sent(scope, step);
+            self.doubt_restores(scope, step);
         }
         self.watch(scope);
         self.drain(scope, step);
@@ -126,6 +127,7 @@ impl Core {
         let was_attached = session.attached;
         // An answer may be in the gap.
         self.doubt_sent(scope, step);
+        self.doubt_restores(scope, step);
         let Some(id) = scope else {
             return step.log(Level::Warn, "messages of the connection's own stream are missing");
         };
