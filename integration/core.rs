@@ -68,7 +68,7 @@ fn l5_a_post_that_is_not_answered_in_time_is_dropped_where_it_stands() {
     let opened = StreamEvent::Opened { event_epoch: None };
     step(&mut core, 0, Event::Stream(stream.unwrap(), opened));
     let posted = step(&mut core, 0, line(r#"{"jsonrpc":"2.0","id":2,"method":"session/list"}"#));
-    let [Effect::Post(post)] = &posted[..] else { panic!("{posted:?}") };
+    let [Effect::Post(post), Effect::Changed] = &posted[..] else { panic!("{posted:?}") };
     let Millis(timeout) = limits::POST_TIMEOUT;
     assert_eq!(core.deadline(), Some(Millis(timeout)));
     let late = step(&mut core, timeout, Event::Timer);

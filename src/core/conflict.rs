@@ -48,7 +48,7 @@ impl Core {
 
     /// Fails the requests of a scope that were sent.
     pub(super) fn fail_sent_of(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
-        let sent = self.sent_of(scope);
+        let sent = self.ledger.sent_of(scope.as_ref());
         self.fail_each(sent, failure, step);
     }
 
@@ -149,8 +149,8 @@ impl Core {
 
     /// Whether our own stream was asked for after this one.
     fn is_asked_for_since(&self, probe: &StreamId) -> bool {
-        let own = self.sessions.get(&None).map(|own| &own.stream.state);
-        matches!(own, Some(StreamState::Opening(own)) if *own > probe.generation)
+        let own = self.sessions.get(&None).and_then(|own| own.stream.generation());
+        own.is_some_and(|own| own > probe.generation)
     }
 
     /// Asks no longer: a GET that is under way must not become a stream that nobody reads.

@@ -11,7 +11,7 @@ use super::{Core, End, Level, Millis, Step, limits, name};
 impl Core {
     /// A stream has ended. Whether it is to be opened again.
     pub(super) fn doubt(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) -> bool {
-        let sent = self.sent_of(scope);
+        let sent = self.ledger.sent_of(scope.as_ref());
         // Where our own question to the connection is under way, that is what ended its stream (R8).
         let is_replaced = scope.is_none() && self.is_asking_connection();
         let is_reopened = !self.settings.strict || sent.is_empty() || is_replaced;
@@ -32,7 +32,7 @@ impl Core {
 
     /// The answers to what was sent may never come (R9).
     pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let mut sent = self.sent_of(scope);
+        let mut sent = self.ledger.sent_of(scope.as_ref());
         if scope.is_none() {
             // Their answers come on either stream (R1).
             sent.extend(self.sent_on_either());
@@ -45,8 +45,7 @@ impl Core {
         for id in sent {
             session.doubted.entry(id).or_insert(step.now);
         }
-        // A stream that breaks again and again puts neither off.
-        if session.cancelled.is_some() && !self.timers.is_armed(&Timer::Confirm(scope.clone())) {
+        if session.cancelled.is_some() {
             self.expect_confirmation(scope, step);
         }
         self.expect_answers(scope);
@@ -83,15 +82,13 @@ impl Core {
 
     /// The sent requests that are of a session and may be answered on the connection's stream.
     fn sent_on_either(&self) -> Vec<RequestId> {
-        let waiting = self.waiting_requests();
         let is_attached = |scope: &Scope| self.sessions.get(scope).is_some_and(|it| it.attached);
         let is_either = |id: &RequestId| {
             self.ledger.place_of(id).is_some_and(|(method, scope)| {
                 method.mends() || method == Method::EndSession || !is_attached(scope)
             })
         };
-        let open = self.ledger.all().into_iter();
-        open.filter(|id| !waiting.contains(id) && is_either(id)).collect()
+        self.ledger.sent().into_iter().filter(is_either).collect()
     }
 
     /// The strict form (R11): exactly the requests that were sent fail, and the next message opens
@@ -102,13 +99,6 @@ impl Core {
         }
         let reason = format!("the stream of {} ended before the answer came", name(scope));
         self.fail_each(sent, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
-    }
-
-    /// The open requests of a scope that were sent, in the order in which they came.
-    pub(super) fn sent_of(&self, scope: &Scope) -> Vec<RequestId> {
-        let waiting = self.waiting_requests();
-        let open = self.ledger.of_scope(scope.as_ref()).into_iter();
-        open.filter(|id| !waiting.contains(id)).collect()
     }
 
     /// Something came on a stream: its doubted requests may still be answered.
@@ -144,8 +134,12 @@ impl Core {
         }
     }
 
+    /// Neither a stream that breaks again and again nor an editor that cancels again puts it off.
     fn expect_confirmation(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        self.timers.arm(Timer::Confirm(scope.clone()), step.now.plus(limits::CANCEL_GRACE));
+        let timer = Timer::Confirm(scope.clone());
+        if !self.timers.is_armed(&timer) {
+            self.timers.arm(timer, step.now.plus(limits::CANCEL_GRACE));
+        }
     }
 
     /// The agent did not confirm a cancel, or its confirmation was lost: the prompt is answered so.

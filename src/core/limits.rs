@@ -69,6 +69,8 @@ pub const POSTS_AT_ONCE: usize = 64;
 /// Sessions that are summarised. Past it the one is forgotten that was quiet for longest and of which
 /// nothing else is kept.
 pub const SUMMARIES: usize = 1_000;
+/// Bytes of a title, of a reason or of a name that are kept for the roster.
+pub const SUMMARY_TEXT: usize = 1_024;
 /// Bytes of a refusing body that are shown in `data.body` (L10).
 pub const ERROR_BODY_BYTES: usize = 8 * 1024;
 /// Redirects followed for one request (L8).

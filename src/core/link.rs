@@ -197,6 +197,7 @@ impl Core {
         self.timers.disarm(&Timer::Retry);
         self.epoch = Epoch(self.epoch.0 + 1);
         self.link = Link::Up(connection);
+        self.roster.unconnected = None;
         step.log(Level::Info, "connected to the remote agent");
         self.sessions.entry(None).or_default();
         self.open_stream(&None, step);
@@ -206,12 +207,12 @@ impl Core {
     /// Drops every stream, POST and message, and answers every open request with what `failure`
     /// makes of how far it came.
     pub(super) fn drop_all(&mut self, step: &mut Step<'_>, failure: impl Fn(Delivery) -> Failure) {
-        let mut unsent = self.waiting_requests();
-        if let Link::Connecting(connecting) = &self.link
-            && self.posts.is_empty()
-        {
-            unsent.insert(connecting.request.clone());
-        }
+        let initialize = match &self.link {
+            Link::Connecting(connecting) if !self.posts.is_empty() => {
+                Some(connecting.request.clone())
+            }
+            _ => None,
+        };
         for (scope, session) in std::mem::take(&mut self.sessions) {
             if let Some(generation) = session.stream.generation() {
                 let epoch = self.epoch;
@@ -229,8 +230,8 @@ impl Core {
             let Some(request) = self.ledger.close(&id) else { continue };
             let delivery = match request.accepted {
                 true => Delivery::Accepted,
-                false if unsent.contains(&id) => Delivery::Unsent,
-                false => Delivery::Unknown,
+                false if request.sent || initialize.as_ref() == Some(&id) => Delivery::Unknown,
+                false => Delivery::Unsent,
             };
             step.line(failure(delivery).answer(&request.id, request.session.as_ref()));
         }

@@ -112,7 +112,8 @@ pub struct Core {
     epoch: Epoch,
     generations: u64,
     post_ids: u64,
-    is_listening: bool,
+    /// Since when streams are not read, because the editor does not keep up (P6).
+    deaf_since: Option<Millis>,
     leaving: Leaving,
 }
 
@@ -125,7 +126,7 @@ struct Step<'a> {
 impl Core {
     /// A core that has seen nothing yet.
     pub fn new(settings: Settings) -> Self {
-        let mut core = Self {
+        Self {
             link: Link::Idle,
             ledger: Ledger::default(),
             sessions: BTreeMap::new(),
@@ -147,12 +148,10 @@ impl Core {
             epoch: Epoch(0),
             generations: 0,
             post_ids: 0,
-            is_listening: true,
+            deaf_since: None,
             leaving: Leaving::Not,
             settings,
-        };
-        core.begin_roster();
-        core
+        }
     }
 
     /// Takes one event; appends what is to be done to `out`. `now` never goes back.
@@ -170,13 +169,12 @@ impl Core {
             Event::Stream(stream, event) if self.is_probe(&stream) => {
                 self.probe_answered(&stream, event, step);
             }
-            Event::Stream(stream, _) => step.log(
-                Level::Debug,
-                format!(
-                    "ignored what a replaced stream still delivered: {}",
-                    name(&stream.session)
-                ),
-            ),
+            Event::Stream(stream, _) => {
+                self.roster.expect_nothing();
+                let who = name(&stream.session);
+                let text = format!("ignored what a replaced stream still delivered: {who}");
+                step.log(Level::Debug, text);
+            }
             Event::Listening(is_listening) => self.listen(is_listening, step),
             Event::Woke => self.woke(step),
             Event::Inquiry(ticket, inquiry) => self.inquire(ticket, inquiry, step),
@@ -418,7 +416,7 @@ pub enum Effect {
     Log(Level, String),
     /// Answers an inquiry.
     Reply(Ticket, Reply),
-    /// What [`Inquiry::Status`] would say is different from before, in more than a session's
+    /// What [`Inquiry::Status`] would say may be different from before, in more than a session's
     /// `updated`.
     Changed,
     /// The editor called a method of our own (E1). To be answered with [`Event::Rpc`], within one

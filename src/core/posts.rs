@@ -146,8 +146,18 @@ impl Core {
             renew_credential: message.renewed,
             body: message.body.clone(),
         }));
+        self.note_sent(&message.waiter, true);
         self.posts.insert(id, Posting::Message(scope.clone(), lane, message));
         self.timers.arm(Timer::Unanswered(id), step.now.plus(self.settings.post_timeout));
+    }
+
+    /// A message is posted, or waits once more: so does its request.
+    fn note_sent(&mut self, waiter: &Waiter, sent: bool) {
+        if let Waiter::Editor(id) = waiter
+            && let Some(request) = self.ledger.request(id)
+        {
+            request.sent = sent;
+        }
     }
 
     /// Starts the clock of the messages that cannot go for the network's or the stream's sake
@@ -274,6 +284,7 @@ impl Core {
     /// A POST has ended.
     pub(super) fn posted(&mut self, post: PostId, outcome: Outcome, step: &mut Step<'_>) {
         let Some(posting) = self.posts.remove(&post) else {
+            self.roster.expect_nothing();
             return step.log(Level::Debug, "ignored the late outcome of a POST");
         };
         self.timers.disarm(&Timer::Unanswered(post));
@@ -370,6 +381,7 @@ impl Core {
             LaneName::Messages if message.retried => self.fail_message(&message, &failure, step),
             LaneName::Messages => {
                 self.queued_bytes += message.body.len();
+                self.note_sent(&message.waiter, false);
                 let session = self.sessions.entry(scope.clone()).or_default();
                 session.messages.queue.push_front(Queued { retried: true, ..message });
             }
@@ -391,6 +403,7 @@ impl Core {
         trouble: (Kind, String),
         step: &mut Step<'_>,
     ) {
+        self.note_sent(&message.waiter, false);
         let session = self.sessions.entry(scope.clone()).or_default();
         let waiting = session.lane(lane);
         let delay = match again {

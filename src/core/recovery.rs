@@ -111,34 +111,20 @@ impl Core {
         }
     }
 
-    /// Answers the requests that are not waiting in a lane: those that were sent.
+    /// Answers the requests that were sent.
     fn fail_sent(&mut self, why: &str, step: &mut Step<'_>) {
         let held: Vec<_> =
             self.sessions.values_mut().flat_map(|session| session.held.drain(..)).collect();
         for held in held {
             self.settle_now(&held.request, &held.answer, held.is_error, step);
         }
-        let waiting: BTreeSet<RequestId> = self.waiting_requests();
-        let sent: Vec<_> =
-            self.ledger.all().into_iter().filter(|id| !waiting.contains(id)).collect();
+        let sent = self.ledger.sent();
         let broken_turns: BTreeSet<_> =
             sent.iter().filter_map(|id| self.ledger.turn_of(id)).collect();
         for session in broken_turns {
             self.tell_gap(&session, "The connection to the agent was lost in the middle of this turn; the rest of its output may be missing.", step);
         }
         self.fail_each(sent, &Failure::new(Kind::ConnectionLost, Delivery::Unknown, why), step);
-    }
-
-    /// The requests that were not sent: they wait in a lane, or for an answer of ours.
-    pub(super) fn waiting_requests(&self) -> BTreeSet<RequestId> {
-        let queues = self.sessions.values().flat_map(|session| &session.messages.queue);
-        queues
-            .filter_map(|message| match &message.waiter {
-                Waiter::Editor(id) => Some(id.clone()),
-                _ => None,
-            })
-            .chain(self.calls.values().cloned())
-            .collect()
     }
 
     /// Tries to replace the lost connection: `initialize` with the editor's own parameters, under

@@ -117,6 +117,11 @@ impl Core {
         came_on: &Scope,
         step: &mut Step<'_>,
     ) {
+        if self.is_call(id) {
+            // It is not the remote's to answer (E1).
+            return step
+                .log(Level::Warn, "dropped an answer of the remote agent to a call of ours");
+        }
         if self.is_held(id) {
             // The same answer again: the first has its time (P2, R12).
             return step.log(Level::Warn, "dropped a second answer of the remote agent");
@@ -170,7 +175,7 @@ impl Core {
             }
             Method::EndSession => {
                 self.roster.strike(&request.session);
-                self.end_session(&request.session, step);
+                self.end_session(&request.session, "was closed meanwhile", step);
             }
             method if method.attaches() => {
                 if let Some(session) = self.sessions.get_mut(&request.session) {
@@ -183,9 +188,10 @@ impl Core {
         }
     }
 
-    /// The agent agreed to end a session. What the editor still had in mind for it is not sent
+    /// The agent agreed to end a session, or has another under its id. What the editor still had in mind for it is not sent
     /// (V8), and what the agent has not answered it will not answer any more (I19).
-    fn end_session(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    fn end_session(&mut self, scope: &Scope, why: &str, step: &mut Step<'_>) {
+        self.drop_restore(scope);
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.detach();
         session.is_running = false;
@@ -193,7 +199,7 @@ impl Core {
         session.stream.start_over();
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);
-        let reason = format!("{} was closed meanwhile", name(scope));
+        let reason = format!("{} {why}", name(scope));
         let failure = Failure::new(Kind::SessionLost, Delivery::Unsent, reason);
         self.fail_sent_of(scope, &failure, step);
         self.fail_waiting(scope, &failure, step);
@@ -217,10 +223,16 @@ impl Core {
             return step.log(Level::Warn, "a new session has an id that cannot stand in a header");
         }
         let scope = Some(SessionId(Arc::from(result.session_id)));
+        let known = self.sessions.get(&scope);
+        if known.is_some_and(|it| !matches!(it.standing, Standing::Sound)) {
+            self.end_session(&scope, "is gone: the agent gave its id to a new session", step);
+        }
         let session = self.sessions.entry(scope.clone()).or_default();
         session.attached = true;
+        session.is_running = false;
         session.setup = setup;
         if session.stream.generation().is_none() {
+            session.stream.start_over();
             self.open_stream(&scope, step);
         }
         // Where the id was another session's, that one is gone.

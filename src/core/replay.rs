@@ -7,7 +7,7 @@ use super::message::RequestId;
 use super::restore::Way;
 use super::session::{Held, Scope, Standing, StreamState};
 use super::timers::Timer;
-use super::{Core, Step, limits};
+use super::{Core, Millis, Step, limits};
 
 impl Core {
     /// Whether an answer closes a replay that may still be on its way on another stream.
@@ -92,15 +92,13 @@ impl Core {
         self.timers.arm(Timer::Quiet(scope.clone()), until);
     }
 
-    /// While the editor does not keep up its streams are not read, and their silence says nothing:
-    /// what waits for it begins anew.
-    pub(super) fn listens_again(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    /// The editor keeps up again: the time since `since` does not count for what waits for silence.
+    pub(super) fn listens_again(&mut self, scope: &Scope, since: Millis, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        if let Some(since) = &mut session.draining {
-            *since = step.now;
-        }
-        for held in &mut session.held {
-            held.since = step.now;
+        let deaf = Millis(step.now.0 - since.0);
+        let waiting = session.held.iter_mut().map(|held| &mut held.since);
+        for since in waiting.chain(&mut session.draining) {
+            *since = since.plus(deaf).min(step.now);
         }
         self.not_quiet(scope, step);
     }
@@ -120,7 +118,7 @@ impl Core {
     /// The stream is quiet: the held answers go on. While the stream is away the rest of the replay
     /// may come with it; our own restore waits for that, the editor no longer than R12 says.
     pub(super) fn release_answer(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        if !self.is_listening {
+        if self.deaf_since.is_some() {
             return;
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };

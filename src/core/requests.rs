@@ -34,6 +34,8 @@ pub struct OpenRequest {
     pub method: Method,
     /// The session that it belongs to (L4).
     pub session: Option<SessionId>,
+    /// It is posted, or was.
+    pub sent: bool,
     /// The remote has taken it.
     pub accepted: bool,
     /// Its line, where its parameters matter once it succeeds (V2, V4).
@@ -99,6 +101,7 @@ impl Ledger {
             id,
             method,
             session,
+            sent: false,
             accepted: false,
             line: None,
             replays: false,
@@ -162,15 +165,22 @@ impl Ledger {
 
     /// The open requests, in the order in which they came.
     pub fn all(&self) -> Vec<RequestId> {
-        let mut requests: Vec<_> = self.requests.iter().collect();
-        requests.sort_by_key(|(_, request)| request.arrival);
-        requests.into_iter().map(|(id, _)| id.clone()).collect()
+        self.in_order(|_| true)
     }
 
-    /// The open requests of a scope, in the order in which they came.
-    pub fn of_scope(&self, scope: Option<&SessionId>) -> Vec<RequestId> {
+    /// The open requests that were sent, in the order in which they came.
+    pub fn sent(&self) -> Vec<RequestId> {
+        self.in_order(|request| request.sent)
+    }
+
+    /// The open requests of a scope that were sent, in the order in which they came.
+    pub fn sent_of(&self, scope: Option<&SessionId>) -> Vec<RequestId> {
+        self.in_order(|request| request.sent && request.session.as_ref() == scope)
+    }
+
+    fn in_order(&self, is_meant: impl Fn(&OpenRequest) -> bool) -> Vec<RequestId> {
         let mut requests: Vec<_> =
-            self.requests.iter().filter(|(_, request)| request.session.as_ref() == scope).collect();
+            self.requests.iter().filter(|(_, request)| is_meant(request)).collect();
         requests.sort_by_key(|(_, request)| request.arrival);
         requests.into_iter().map(|(id, _)| id.clone()).collect()
     }
@@ -290,7 +300,7 @@ impl Ledger {
         let mut asked = self.questions.iter_mut().rev().filter(|(_, question)| {
             question.agent_key == agent_key
                 && question.epoch == epoch
-                && question.answer.is_none()
+                && question.is_open()
                 && (session.is_none() || question.session.as_ref() == session)
         });
         let (number, question) = asked.next()?;

@@ -23,6 +23,8 @@ pub struct Restore {
     signed_in: bool,
     /// Attempts whose fate is unknown.
     broken: u32,
+    /// When this way was first tried, or is to be given up.
+    since: Option<Millis>,
     /// Another loss came meanwhile: once this restore is done, one more follows (V7).
     pub again: bool,
     /// What the session's messages are answered with if it cannot be restored.
@@ -42,7 +44,7 @@ impl Restore {
     /// One that has not begun.
     pub fn new(otherwise: Failure) -> Self {
         let (request, way) = (None, Way::Resume);
-        Self { request, way, signed_in: false, broken: 0, again: false, otherwise }
+        Self { request, way, signed_in: false, broken: 0, since: None, again: false, otherwise }
     }
 
     /// Whether an attempt of unknown fate may be what the agent answers.
@@ -116,8 +118,9 @@ impl Core {
         }
         let body = Bytes::from(methods::restore(&id, restore.way, session_id, &session.setup));
         restore.request = Some(RequestId::of_own(&id));
+        let until = restore.since.get_or_insert(step.now).plus(limits::RESTORE_TIMEOUT);
         self.ask_ourselves(scope, id, Own::Restore(scope.clone()), body, step);
-        self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(limits::RESTORE_TIMEOUT));
+        self.timers.arm(Timer::Restore(scope.clone()), until);
     }
 
     /// Puts a request of ours before everything that waits in a scope's lane.
@@ -178,6 +181,7 @@ impl Core {
         if failure.delivery == Some(Delivery::Unknown) && restore.broken < limits::BROKEN_RESTORES {
             restore.broken += 1;
             restore.request = None;
+            restore.since = None;
             let delay = Millis(limits::BACKOFF_FIRST.0 << restore.broken);
             self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(delay));
         } else {
@@ -188,10 +192,12 @@ impl Core {
     /// The answer to a restore may be lost: it is asked for again in a moment.
     pub(super) fn restore_again(&mut self, id: &RequestId, step: &mut Step<'_>) {
         let Some(Own::Restore(scope)) = self.own.remove(id) else { return };
+        self.forget_request(id, &scope);
         let Some(restore) = self.restore_of(&scope, id) else { return };
-        restore.broken = restore.broken.max(1);
+        restore.broken += 1;
         restore.request = None;
-        self.timers.arm(Timer::Restore(scope), step.now.plus(limits::BACKOFF_FIRST));
+        let delay = limits::BACKOFF_FIRST.0 << restore.broken.min(limits::BROKEN_RESTORES);
+        self.timers.arm(Timer::Restore(scope), step.now.plus(Millis(delay)));
     }
 
     /// The time of a step of a restore is over: it was not answered, or it is time to try again.
@@ -199,6 +205,12 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let Standing::Restoring(restore) = &mut session.standing else { return };
         match restore.request.take() {
+            None if restore
+                .since
+                .is_some_and(|at| at.plus(limits::RESTORE_TIMEOUT) <= step.now) =>
+            {
+                self.try_next_way(scope, step);
+            }
             None => self.try_restore(scope, step),
             Some(id) => {
                 let is_sent_load = restore.way == Way::Load && !session.is_waiting(&id);
@@ -237,6 +249,7 @@ impl Core {
             return self.give_up_restore(scope, step);
         }
         restore.way = Way::Load;
+        restore.since = None;
         self.try_restore(scope, step);
     }
 
@@ -256,8 +269,19 @@ impl Core {
 
     /// The session cannot be restored (V9): its messages are answered so.
     pub(super) fn give_up_restore(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let Some(session) = self.sessions.get_mut(scope) else { return };
-        let Standing::Restoring(restore) = std::mem::take(&mut session.standing) else { return };
+        if let Some(restore) = self.drop_restore(scope) {
+            self.stand_failed(scope, restore.otherwise, step);
+        }
+    }
+
+    /// A session is restored no longer, for whatever reason.
+    pub(super) fn drop_restore(&mut self, scope: &Scope) -> Option<Restore> {
+        let session = self.sessions.get_mut(scope)?;
+        let standing = std::mem::take(&mut session.standing);
+        let Standing::Restoring(restore) = standing else {
+            session.standing = standing;
+            return None;
+        };
         self.timers.disarm(&Timer::Restore(scope.clone()));
         let is_sent = restore.request.as_ref().is_some_and(|id| !session.is_waiting(id));
         session.stale_replay |= restore.way == Way::Load && (is_sent || restore.may_have_arrived());
@@ -265,7 +289,7 @@ impl Core {
         if let Some(id) = &restore.request {
             self.drop_own_message(scope, id);
         }
-        self.stand_failed(scope, restore.otherwise, step);
+        Some(restore)
     }
 
     /// The session can be used no longer, until the editor loads or resumes it (C3, V9).

@@ -5,7 +5,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::iter::Peekable;
 use std::sync::Arc;
 
@@ -82,7 +81,7 @@ pub struct LinkStatus {
 }
 
 /// Where the link stands, for people.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
     /// The editor has not asked for a connection.
@@ -124,7 +123,7 @@ pub struct Summary {
 }
 
 /// Whether a session is busy (T3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
     /// Nothing runs.
@@ -136,7 +135,7 @@ pub enum Activity {
 }
 
 /// How a session's remote side stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RemoteSide {
     /// The agent has it on the present connection.
@@ -190,6 +189,17 @@ pub struct SessionDocument<'a> {
 }
 
 impl Status {
+    /// Whether it says the same, but for when something last happened in a session.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let Status { protocol_version, editor, link, sessions } = self;
+        let is_alike = |(one, other): (&Summary, &Summary)| {
+            *one == Summary { updated: one.updated, ..other.clone() }
+        };
+        (protocol_version, editor, link) == (&other.protocol_version, &other.editor, &other.link)
+            && sessions.len() == other.sessions.len()
+            && sessions.iter().zip(&other.sessions).all(is_alike)
+    }
+
     /// What is told of it. `since_1970` turns a time of the core into milliseconds since 1970.
     pub fn document(&self, since_1970: impl Fn(Millis) -> u64) -> Document<'_> {
         Document {
@@ -231,8 +241,6 @@ pub(super) struct Roster {
     pub unconnected: Option<String>,
     /// Where the link stood at the end of the last step, and since when.
     link: (LinkState, Millis),
-    /// What the status said then.
-    told: u64,
     /// It may say something else after this step.
     pub may_differ: bool,
 }
@@ -275,12 +283,19 @@ impl Roster {
         }
     }
 
+    /// What came concerns nobody.
+    pub fn expect_nothing(&mut self) {
+        self.may_differ = false;
+    }
+
     /// Most messages only pass, and change nothing that is told.
     pub fn expect_news(&mut self, event: &Event) {
         let passes = matches!(
             event,
             Event::Stream(_, StreamEvent::Message { .. } | StreamEvent::Comment)
                 | Event::Listening(_)
+                | Event::Inquiry(_, Inquiry::Status)
+                | Event::Rpc(..)
         );
         self.may_differ = !passes;
     }
@@ -340,12 +355,12 @@ impl Core {
         match news {
             News::Title(Some(title)) if !is_restoring => {
                 let record = self.see(session, step.now);
-                record.title = Some(title);
+                record.title = Some(cut(title));
                 record.is_listed = true;
             }
             News::Title(title) => {
                 if let Some(record) = self.roster.records.get_mut(session) {
-                    record.title = title;
+                    record.title = title.map(cut);
                 }
             }
             News::State { is_running, stop_reason } if self.speaks_version_2() => {
@@ -397,7 +412,7 @@ impl Record {
     /// A turn may have ended, for this reason if there is one.
     fn note_end(&mut self, stop_reason: Option<String>) {
         if stop_reason.is_some() {
-            self.last_stop_reason = stop_reason;
+            self.last_stop_reason = stop_reason.map(cut);
         }
     }
 }
@@ -433,7 +448,7 @@ impl Core {
         }
     }
 
-    /// Ends a step: says so where the status would say something else.
+    /// Ends a step: says so where the status may say something else.
     pub(super) fn tell_news(&mut self, step: &mut Step<'_>) {
         if !self.roster.may_differ || self.leaving == Leaving::Done {
             return;
@@ -442,15 +457,7 @@ impl Core {
         if self.roster.link.0 != state {
             self.roster.link = (state, step.now);
         }
-        let told = self.fingerprint();
-        if std::mem::replace(&mut self.roster.told, told) != told {
-            step.out.push(Effect::Changed);
-        }
-    }
-
-    /// Takes the status as told.
-    pub(super) fn begin_roster(&mut self) {
-        self.roster.told = self.fingerprint();
+        step.out.push(Effect::Changed);
     }
 
     fn status(&self) -> Status {
@@ -461,7 +468,7 @@ impl Core {
             title: listed.record.title.clone(),
             cwd: listed.record.cwd.clone(),
             status: listed.status,
-            waiting_for: listed.waiting_for.map(str::to_owned),
+            waiting_for: listed.waiting_for.map(|method| cut(method.to_owned())),
             remote: listed.remote,
             created: listed.record.created,
             updated: listed.record.updated,
@@ -476,18 +483,6 @@ impl Core {
             link: LinkStatus { state, since, epoch: self.epoch, error: error.map(str::to_owned) },
             sessions,
         }
-    }
-
-    /// The status but for the times of the sessions, in one number.
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.link_stands(), self.epoch.0, self.protocol_version()).hash(&mut hasher);
-        for Listed { session, record, status, waiting_for, remote } in self.listed() {
-            (&session.0, status, waiting_for, remote).hash(&mut hasher);
-            (&record.title, &record.cwd, record.turns).hash(&mut hasher);
-            (record.created.0, &record.last_stop_reason).hash(&mut hasher);
-        }
-        hasher.finish()
     }
 
     /// The listed sessions, by their ids.
@@ -519,6 +514,8 @@ impl Core {
         let Some(session) = kept else { return RemoteSide::Lost };
         match &session.standing {
             Standing::Sound if session.attached => RemoteSide::Attached,
+            // It is kept for what it may still say, and nobody restores it.
+            Standing::Sound if session.stale_replay => RemoteSide::Lost,
             Standing::Restoring(_) if self.is_down_for_good() => RemoteSide::Lost,
             Standing::Sound | Standing::Restoring(_) => RemoteSide::Restoring,
             Standing::Failed(failure) if failure.kind == Kind::SessionLost => RemoteSide::Lost,
@@ -554,6 +551,12 @@ impl Core {
     fn protocol_version(&self) -> Option<u64> {
         std::str::from_utf8(self.opening.version.as_deref()?).ok()?.parse().ok()
     }
+}
+
+/// As much of a text of the agent's as is kept for people.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(limits::SUMMARY_TEXT));
+    text
 }
 
 /// What a list in the order of sessions has of this one, where the sessions are asked for in that

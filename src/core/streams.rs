@@ -176,24 +176,28 @@ impl Core {
     /// Watches a stream that shows heartbeats (L11).
     fn watch(&mut self, scope: &Scope) {
         let Some(session) = self.sessions.get(scope) else { return };
-        if let (StreamState::Open { .. }, Some(at), true) =
-            (&session.stream.state, session.stream.pulse.deadline(), self.is_listening)
+        if let (StreamState::Open { .. }, Some(at), None) =
+            (&session.stream.state, session.stream.pulse.deadline(), self.deaf_since)
         {
             self.timers.arm(Timer::Silent(scope.clone()), at);
         }
     }
 
-    /// What streams deliver is taken from here on, or is not (L11).
+    /// What streams deliver is taken from here on, or is not (L11). While it is not, their silence says
+    /// nothing.
     pub(super) fn listen(&mut self, is_listening: bool, step: &mut Step<'_>) {
-        self.is_listening = is_listening;
+        let since = std::mem::replace(&mut self.deaf_since, (!is_listening).then_some(step.now));
         let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
         for scope in scopes {
-            self.timers.disarm(&Timer::Silent(scope.clone()));
-            if let Some(session) = self.sessions.get_mut(&scope) {
-                session.stream.pulse.start(step.now);
+            if let Some(since) = since.filter(|_| is_listening) {
+                if let Some(session) = self.sessions.get_mut(&scope) {
+                    session.stream.pulse.start(step.now);
+                }
+                self.watch(&scope);
+                self.listens_again(&scope, since, step);
+            } else {
+                self.timers.disarm(&Timer::Silent(scope));
             }
-            self.watch(&scope);
-            self.listens_again(&scope, step);
         }
     }
 
@@ -297,6 +301,8 @@ impl Core {
             }
             403 | 404 if is_unknown_session && !stream.posted_first => {
                 stream.state = StreamState::Unknown;
+                // It writes to none (R9).
+                stream.broke = false;
                 self.pump(scope, step);
             }
             403 if !is_unknown_session => {

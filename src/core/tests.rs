@@ -525,39 +525,73 @@ fn p6_a_restore_that_a_second_loss_overtakes_takes_no_room() {
 }
 
 #[test]
-fn a3_a_change_is_told_once_and_only_where_the_status_says_something_else() {
+fn a3_what_only_passes_is_no_change_and_what_the_status_says_is() {
     let mut world = World::with_session();
     let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk"}}}"#;
     let titled = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"session_info_update","title":"t"}}}"#;
     let question = r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#;
+    let result = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
     let told = |world: &mut World, act: &dyn Fn(&mut World) -> String| {
         let before = world.changes;
         act(world);
         world.now += 1;
         world.changes - before
     };
-    assert_eq!(world.changes, 2, "it connects, and it is connected");
-    assert_eq!(told(&mut world, &|world| world.says(1, update)), 0, "it is not listed");
+    let close = Event::Inquiry(Ticket(7), Inquiry::Close(SessionId("s".into())));
     assert_eq!(told(&mut world, &|world| world.line(PROMPT)), 1);
-    assert_eq!(told(&mut world, &|world| world.answer(2, response(202))), 0);
     assert_eq!(told(&mut world, &|world| world.says(1, update)), 0);
-    assert_eq!(told(&mut world, &|world| world.says(1, titled)), 1);
-    assert_eq!(told(&mut world, &|world| world.says(1, titled)), 0, "it has this title");
-    assert_eq!(told(&mut world, &|world| world.says(1, question)), 1);
-    let answer = r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#;
-    assert_eq!(told(&mut world, &|world| world.line(answer)), 1);
-    assert_eq!(told(&mut world, &|world| world.answer(3, response(202))), 0);
-    assert_eq!(told(&mut world, &|world| world.on(1, StreamEvent::Ended(End::Clean))), 0);
-    let result = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
-    assert_eq!(told(&mut world, &|world| world.says(0, result)), 1);
-    let asked = |inquiry: Inquiry| {
-        move |world: &mut World| world.step(Event::Inquiry(Ticket(7), inquiry.clone()))
-    };
-    assert_eq!(told(&mut world, &asked(Inquiry::Status)), 0);
-    let closed = asked(Inquiry::Close(SessionId("s".into())));
-    assert_eq!(told(&mut world, &closed), 1);
-    assert_eq!(told(&mut world, &closed), 0);
     assert_eq!(told(&mut world, &|world| world.on(0, StreamEvent::Comment)), 0);
+    assert_eq!(told(&mut world, &|world| world.says(1, titled)), 1);
+    assert_eq!(told(&mut world, &|world| world.says(1, question)), 1);
+    assert_eq!(told(&mut world, &|world| world.says(0, result)), 1);
+    assert_eq!(told(&mut world, &|world| world.step(close.clone())), 1);
+}
+
+#[test]
+fn v9_a_new_session_under_the_id_of_a_lost_one_begins_anew() {
+    let mut world = World::with_session();
+    let numbered = |id: &'static [u8]| StreamEvent::Message {
+        data: Some(Bytes::from_static(br#"{"jsonrpc":"2.0","method":"x"}"#)),
+        id: Some(Bytes::from_static(id)),
+    };
+    world.on(1, numbered(b"7"));
+    world.on(1, StreamEvent::Ended(End::Clean));
+    let Outcome::Response(unknown) = response(404) else { panic!() };
+    world.on(2, StreamEvent::Refused(unknown));
+    world.opened(3);
+    assert!(world.line(PROMPT).contains("session_lost"), "nothing restores it");
+    world.line(r#"{"jsonrpc":"2.0","id":3,"method":"session/new","params":{"cwd":"/"}}"#);
+    let created = world.says(3, r#"{"jsonrpc":"2.0","id":3,"result":{"sessionId":"s"}}"#);
+    assert!(created.ends_with("open 4 s\n"), "a stream without the old cursor: {created}");
+    assert!(world.opened(4).is_empty());
+    let posted = world.line(PROMPT);
+    assert!(posted.starts_with("post "), "{posted}");
+}
+
+#[test]
+fn e1_the_remote_cannot_answer_a_call_of_ours() {
+    let mut world = World::with_session();
+    let call = r#"{"jsonrpc":"2.0","id":9,"method":"_acp-tether/status"}"#;
+    assert!(world.line(call).starts_with("rpc "));
+    assert_eq!(world.says(0, r#"{"jsonrpc":"2.0","id":9,"result":{}}"#), "");
+}
+
+#[test]
+fn r10_neither_flapping_nor_cancelling_again_puts_off_the_end_of_a_doubt() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    let cancel = r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#;
+    let broken = || StreamEvent::Ended(End::Broken("reset".into()));
+    let mut told = world.on(1, broken());
+    for _ in 0..8 {
+        told += &world.line(cancel);
+        told += &world.pass(1_000);
+        let stream = world.streams.len() - 1;
+        told += &world.opened(stream);
+        told += &world.on(stream, broken());
+    }
+    assert!(told.contains("-32800"), "the prompt is open for ever: {told}");
 }
 
 #[test]

@@ -266,7 +266,8 @@ impl Inquiries {
 
     fn publish(&self, report: Arc<Report>) {
         self.reports.send_if_modified(|last| {
-            let is_new = last.as_ref().is_none_or(|last| last.status != report.status);
+            let is_new =
+                last.as_ref().is_none_or(|last| !last.status.says_the_same(&report.status));
             if is_new {
                 *last = Some(report);
             }
