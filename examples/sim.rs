@@ -50,6 +50,9 @@ fn main() {
                     let outcome = sim::run(seed);
                     let (seeds, tally, failures) = &mut *total.lock().unwrap();
                     *seeds += 1;
+                    if seeds.is_multiple_of(50_000) {
+                        eprintln!("{seeds} seeds, {} have failed", failures.len());
+                    }
                     match outcome {
                         Ok(seen) => {
                             tally.events += seen.events;

@@ -403,8 +403,13 @@ impl World {
             Due::Arrives(post, way) => self.arrives(&post, way),
             Due::Posted(post, outcome) => {
                 if let Some(flight) = self.posts.remove(&post) {
-                    if matches!(outcome, Outcome::Broken(_)) {
-                        self.checks.gave_up(&flight.body);
+                    match &outcome {
+                        Outcome::Broken(_) => self.checks.gave_up(&flight.body),
+                        // Each may have the connection asked (R8).
+                        Outcome::Response(refused) if refused.status >= 400 => {
+                            self.openings.remove(&None);
+                        }
+                        _ => {}
                     }
                     self.step(Event::Posted(post, outcome));
                 } else if self.chance.one_in(4) {

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::SessionId;
 use super::restore::Way;
 use super::session::Setup;
+use super::{SessionId, limits};
 
 /// The methods that the core treats each in its own way; all others are [`Method::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,7 +306,40 @@ pub fn editor(initialize: &[u8]) -> Option<Editor> {
     struct Params {
         client_info: Option<Editor>,
     }
-    serde_json::from_slice(initialize).ok().and_then(|Line { params }| params.client_info)
+    let Line { params } = serde_json::from_slice(initialize).ok()?;
+    let Editor { mut name, mut version } = params.client_info?;
+    for text in std::iter::once(&mut name).chain(&mut version) {
+        text.truncate(text.floor_char_boundary(limits::SUMMARY_TEXT));
+    }
+    Some(Editor { name, version })
+}
+
+/// Whether a `session/update` may be some of a session's history: what was said and done in it. The
+/// rest tells how it stands, and comes with each load.
+pub fn is_history(message: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Message {
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        update: Update,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Update {
+        session_update: String,
+    }
+    const STANDS: [&str; 6] = [
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "state_update",
+        "usage_update",
+    ];
+    let read = serde_json::from_slice::<Message>(message);
+    read.map_or(true, |message| !STANDS.contains(&&*message.params.update.session_update))
 }
 
 /// What an agent can do to restore sessions, from its answer to `initialize`.

@@ -155,8 +155,8 @@ impl Ledger {
     }
 
     /// An update of a session came: where a request replays its history, that may be some of it.
-    pub fn note_update(&mut self, session: &SessionId) {
-        if self.replaying > 0 {
+    pub fn note_update(&mut self, session: &SessionId, is_history: impl Fn() -> bool) {
+        if self.replaying > 0 && is_history() {
             for request in self.requests.values_mut() {
                 request.replayed |= request.replays && request.session.as_ref() == Some(session);
             }

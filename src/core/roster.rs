@@ -237,6 +237,8 @@ impl Summary {
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     records: BTreeMap<SessionId, Record>,
+    /// The titles of sessions that were closed from outside.
+    closed: BTreeMap<SessionId, String>,
     /// Why the editor's last `initialize` failed, until there is a connection.
     pub unconnected: Option<String>,
     /// Where the link stood at the end of the last step, and since when.
@@ -276,10 +278,28 @@ impl Roster {
         }
     }
 
+    /// A session is closed from outside. Its title is kept, because an agent tells it again with each
+    /// resume, and that is no activity (T5).
+    fn close(&mut self, scope: &Scope) {
+        let Some(session) = scope else { return };
+        let title = self.records.remove(session).and_then(|record| record.title);
+        if let Some(title) = title
+            && self.closed.len() < limits::SUMMARIES
+        {
+            self.closed.insert(session.clone(), title);
+        }
+    }
+
+    /// Whether this is the title that a session had when it was closed.
+    fn was_closed_as(&self, session: &SessionId, title: &str) -> bool {
+        self.closed.get(session).is_some_and(|closed| *closed == cut(title.to_owned()))
+    }
+
     /// Nothing is kept of a session: it is seen anew when something happens in it (T5, T6).
     pub fn strike(&mut self, scope: &Scope) {
         if let Some(session) = scope {
             self.records.remove(session);
+            self.closed.remove(session);
         }
     }
 
@@ -330,7 +350,7 @@ impl Core {
         let Some(session) = scope else { return };
         let cwd = self.sessions.get(scope).and_then(Session::cwd);
         let record = self.see(session, step.now);
-        record.cwd = cwd.or(record.cwd.take());
+        record.cwd = cwd.map(cut).or(record.cwd.take());
     }
 
     /// A notification of the agent is passed on. A title is activity (T2), unless it belongs to what
@@ -347,13 +367,19 @@ impl Core {
         let scope = scope.clone().or_else(named);
         self.roster.note_message(&scope, step.now);
         let Some(session) = scope.as_ref().filter(|_| method == Method::Update) else { return };
-        self.ledger.note_update(session);
+        self.ledger.note_update(session, || methods::is_history(message));
         let Some(news) = methods::news(message) else { return };
+        if !self.is_known(session) {
+            // Whoever speaks of a session that the editor never had makes none.
+            return;
+        }
         self.roster.may_differ = true;
         let kept = self.sessions.get(&scope);
         let is_restoring = kept.is_some_and(|it| matches!(it.standing, Standing::Restoring(_)));
         match news {
-            News::Title(Some(title)) if !is_restoring => {
+            News::Title(Some(title))
+                if !is_restoring && !self.roster.was_closed_as(session, &title) =>
+            {
                 let record = self.see(session, step.now);
                 record.title = Some(cut(title));
                 record.is_listed = true;
@@ -375,13 +401,18 @@ impl Core {
         }
     }
 
+    fn is_known(&self, session: &SessionId) -> bool {
+        self.roster.records.contains_key(session)
+            || self.sessions.contains_key(&Some(session.clone()))
+    }
+
     /// The record of a session, new where there is none.
     fn see(&mut self, session: &SessionId, now: Millis) -> &mut Record {
         if !self.roster.records.contains_key(session) {
             self.make_room();
         }
         let scope = Some(session.clone());
-        let cwd = self.sessions.get(&scope).and_then(Session::cwd);
+        let cwd = self.sessions.get(&scope).and_then(Session::cwd).map(cut);
         self.roster.records.entry(session.clone()).or_insert(Record {
             is_listed: false,
             title: None,
@@ -442,7 +473,7 @@ impl Core {
             Some(Activity::Idle) => {
                 let scope = Some(session);
                 step.log(Level::Info, format!("{} is taken off the roster", name(&scope)));
-                self.roster.strike(&scope);
+                self.roster.close(&scope);
                 Reply::Closed
             }
         }
@@ -513,6 +544,8 @@ impl Core {
     fn remote_side(&self, kept: Option<&Session>) -> RemoteSide {
         let Some(session) = kept else { return RemoteSide::Lost };
         match &session.standing {
+            // Its stream cannot be had: nobody knows.
+            Standing::Sound if session.attached && session.stream.fails() => RemoteSide::Restoring,
             Standing::Sound if session.attached => RemoteSide::Attached,
             // It is kept for what it may still say, and nobody restores it.
             Standing::Sound if session.stale_replay => RemoteSide::Lost,
@@ -538,7 +571,14 @@ impl Core {
                 let trouble = connecting.trouble.as_ref();
                 (LinkState::Connecting, trouble.map(|failure| failure.message.as_str()))
             }
-            Link::Up(_) => (LinkState::Up, None),
+            Link::Up(_) => match self.sessions.get(&None).map(|own| &own.stream) {
+                // By all that is known there is nobody at the other end (K127).
+                Some(own) if own.fails() => {
+                    let trouble = own.trouble.as_ref();
+                    (LinkState::Reconnecting, trouble.map(|(_, reason)| reason.as_str()))
+                }
+                _ => (LinkState::Up, None),
+            },
             Link::Down(down) => match &down.stopped {
                 None => (LinkState::Reconnecting, Some(&down.why)),
                 Some(Stopped::Refused) => (LinkState::Down, Some(&down.why)),

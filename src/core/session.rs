@@ -244,6 +244,11 @@ impl Stream {
         self.seen.clear();
     }
 
+    /// Whether it is away, and the last try to open it failed.
+    pub fn fails(&self) -> bool {
+        self.is_coming() && self.trouble.is_some()
+    }
+
     /// Whether it is away and is being opened.
     pub fn is_coming(&self) -> bool {
         matches!(self.state, StreamState::Opening(_) | StreamState::Waiting | StreamState::Unknown)

@@ -548,6 +548,34 @@ fn a3_what_only_passes_is_no_change_and_what_the_status_says_is() {
 }
 
 #[test]
+fn a3_k127_a_link_whose_streams_cannot_be_opened_does_not_read_as_up() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    let refused = || StreamEvent::Failed(Outcome::Unsent("connection refused".into()));
+    for stream in [0, 1] {
+        world.on(stream, StreamEvent::Ended(End::Broken("reset".into())));
+    }
+    let stands = |world: &mut World| {
+        let status = world.step(Event::Inquiry(Ticket(1), Inquiry::Status));
+        let part = |name: &str| status.split(name).nth(1).unwrap().to_owned();
+        (part("state: "), part("remote: "))
+    };
+    assert!(stands(&mut world).0.starts_with("Up"), "they are merely opened again");
+    for stream in [2, 3] {
+        world.on(stream, refused());
+    }
+    let (link, remote) = stands(&mut world);
+    assert!(link.starts_with("Reconnecting") && link.contains("connection refused"), "{link}");
+    assert!(remote.starts_with("Restoring"), "{remote}");
+    world.pass(1_000);
+    for stream in [4, 5] {
+        world.opened(stream);
+    }
+    let (link, remote) = stands(&mut world);
+    assert!(link.starts_with("Up") && remote.starts_with("Attached"), "{link} {remote}");
+}
+
+#[test]
 fn v9_a_new_session_under_the_id_of_a_lost_one_begins_anew() {
     let mut world = World::with_session();
     let numbered = |id: &'static [u8]| StreamEvent::Message {
