@@ -199,10 +199,12 @@ impl Roster {
         else {
             return;
         };
+        let tells_a_state = message.text.contains("state_update");
         for (of, replayed) in self.loads.values_mut() {
-            *replayed |= of == session;
+            // How a session stands is none of its history (T2).
+            *replayed |= of == session && !tells_a_state;
         }
-        if self.version == 2 && message.text.contains("state_update") {
+        if self.version == 2 && tells_a_state {
             let is_running = !message.text.contains(r#""state":"idle""#);
             self.reported.insert(session.clone(), Some(is_running));
         }
