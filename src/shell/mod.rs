@@ -238,6 +238,7 @@ impl Shell {
                 self.leave();
             }
             Seen::ParentGone => {}
+            Seen::Minute => drop(self.inquiries.entry.as_ref().map(Entry::tend)),
         }
     }
 
