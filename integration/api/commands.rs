@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 fn command(runtime: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
@@ -404,12 +405,16 @@ fn sessions_that_watches_shows_changes_while_it_looks_for_others() {
     watching.until(|instances| instances.len() == 1);
     let was_seen_within_a_look = (1..=20).any(|turns| {
         let (mut look, _) = silent.accept().unwrap();
+        let start = Instant::now();
         tether.goes_on();
         watching.until(|instances| instances[0]["sessions"][0]["turns"] == turns);
+        let took = start.elapsed();
         look.set_nonblocking(true).unwrap();
         let mut request = Vec::new();
         let end = look.read_to_end(&mut request);
-        end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        let is_open = end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        // A look gives it a second.
+        is_open && took < Duration::from_millis(500)
     });
     assert!(was_seen_within_a_look);
 }
@@ -429,6 +434,7 @@ fn sessions_that_watches_shows_an_instance_that_refuses_it_and_does_not_insist()
         let request = requests.recv_timeout(PATIENCE).unwrap();
         looks += usize::from(request.starts_with("GET /healthz "));
         attempts += usize::from(request.starts_with("GET /events "));
+        assert!(attempts <= 2);
     }
-    assert!((1..=2).contains(&attempts), "{attempts}");
+    assert!(attempts > 0);
 }

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(cut("世界", 4, true), "世界");
         assert_eq!(cut("e\u{301}e\u{301}e\u{301}", 3, false), "e\u{301}e\u{301}e\u{301}");
         let row = |one: &str| [one.to_owned(), "x".to_owned()];
-        let rows = [row("世界"), row("abcd"), row("e\u{301}")];
-        assert_eq!(lines(&rows), ["世界  x", "abcd  x", "e\u{301}     x"]);
+        let rows = [row("世界世"), row("abcd"), row("e\u{301}")];
+        assert_eq!(lines(&rows), ["世界世  x", "abcd    x", "e\u{301}       x"]);
     }
 }
