@@ -1,6 +1,7 @@
 //! The command line: what a person can type, and the help that explains it.
 
 use crate::core::{Millis, limits};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,7 +41,8 @@ is read too, and comes before --log-level.";
 const CLOSE_EXIT_CODES: &str = "\
 Exit codes:
   0   it is closed: off the list, while the agent keeps it
-  1   it is running, and stays
+  1   it was not closed: it is running and stays, an instance did not answer, or the instances cannot
+      be found
   2   the command line is wrong, or could mean several sessions
   4   no such session is listed";
 
@@ -163,10 +165,11 @@ pub struct Sessions {
 #[command(after_help = CLOSE_EXIT_CODES)]
 pub struct Close {
     /// The session's id, or the beginning of it that no other has
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub session: String,
 
     /// The instance that has it, where several do: its id, or the beginning of it
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub instance: Option<String>,
 
     /// Where the instances are found.

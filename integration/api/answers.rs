@@ -206,6 +206,7 @@ fn a3_events_tell_the_first_and_the_last_and_at_most_about_ten_a_second() {
 fn e1_our_methods_are_served_to_the_editor_and_never_sent_on() {
     let mut tether = Tether::start();
     tether.goes_on();
+    let before = posts(&tether);
     let status = tether.editor.ask("_acp-tether/status", &json!({}));
     follows("status", &status);
     assert_eq!(status["sessions"][0]["sessionId"], *tether.session);
@@ -219,7 +220,16 @@ fn e1_our_methods_are_served_to_the_editor_and_never_sent_on() {
     let refused = tether.editor.message();
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(-1.5), &json!(-32601)));
     assert_eq!(tether.editor.ask("_acp-tether/reconnect", &json!({})), json!({"ok": true}));
+    let notification = json!({"sessionId": tether.session});
+    tether.editor.notify("_acp-tether/status", &notification);
+    // What was sent on before this prompt would come before it.
     tether.goes_on();
+    assert_eq!(posts(&tether), before + 1);
+}
+
+/// The messages that the agent has received.
+fn posts(tether: &Tether) -> usize {
+    tether.agent.http_methods().iter().filter(|method| *method == "POST").count()
 }
 
 #[test]

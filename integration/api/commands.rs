@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 fn command(runtime: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
@@ -36,8 +37,9 @@ fn listed(runtime: &Path) -> Value {
     listed
 }
 
-/// A program at a port that answers every request with a JSON text, by its path, and keeps what came.
-fn serve(answer: fn(&str) -> Option<String>) -> (u16, Receiver<String>) {
+/// A program at a port that answers every request, by its path, with a status and a JSON text, and
+/// keeps what came.
+fn serve(answer: fn(&str) -> Option<(u16, String)>) -> (u16, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (came, requests) = channel();
@@ -49,10 +51,10 @@ fn serve(answer: fn(&str) -> Option<String>) -> (u16, Receiver<String>) {
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
             let _ = came.send(head);
             match answer(&path) {
-                Some(body) => {
+                Some((status, body)) => {
                     let length = body.len();
-                    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
-                    let _ = write!(stream, "{head} {length}\r\n\r\n{body}");
+                    let head = format!("HTTP/1.1 {status} Any\r\nConnection: close\r\n");
+                    let _ = write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}");
                 }
                 // Says nothing, and stays.
                 None => std::mem::forget(stream),
@@ -89,7 +91,7 @@ fn dead() -> u32 {
 #[test]
 fn a2_a_port_that_is_another_program_s_gets_no_token_and_its_record_is_swept() {
     let runtime = tempfile::tempdir().unwrap();
-    let (port, requests) = serve(|_| Some(r#"{"id":"another"}"#.to_owned()));
+    let (port, requests) = serve(|_| Some((200, r#"{"id":"another"}"#.to_owned())));
     put(runtime.path(), "stale", port, std::process::id());
     assert_eq!(listed(runtime.path()), json!({"instances": []}));
     assert!(records(runtime.path()).is_empty());
@@ -102,8 +104,8 @@ fn a2_a_port_that_is_another_program_s_gets_no_token_and_its_record_is_swept() {
 fn a2_no_token_leaves_before_the_instance_is_known() {
     let runtime = tempfile::tempdir().unwrap();
     let (port, requests) = serve(|path| match path {
-        "/healthz" => Some(r#"{"id":"right"}"#.to_owned()),
-        _ => Some(json!({"instance": {}, "link": {}, "sessions": []}).to_string()),
+        "/healthz" => Some((200, r#"{"id":"right"}"#.to_owned())),
+        _ => Some((200, json!({"instance": {}, "link": {}, "sessions": []}).to_string())),
     });
     put(runtime.path(), "right", port, std::process::id());
     assert_eq!(run(runtime.path(), &["sessions"]).0, 0);
@@ -168,6 +170,27 @@ fn a2_the_record_of_a_silent_process_stays_for_as_long_as_the_process_is_there()
     assert_eq!(left, ["alive"]);
 }
 
+/// Bytes past any answer of ours are not read: who is asked may be anybody.
+#[test]
+fn a2_who_answers_without_end_is_nobody() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (port, _requests) = serve(|_| {
+        Some((200, format!(r#"{{"id":"endless","padding":"{}"}}"#, "x".repeat(100_000))))
+    });
+    put(runtime.path(), "endless", port, std::process::id());
+    assert_eq!(listed(runtime.path()), json!({"instances": []}));
+}
+
+#[test]
+fn a2_a_machine_without_certificates_lists_its_sessions() {
+    let runtime = tempfile::tempdir().unwrap();
+    let none = runtime.path().join("none");
+    let mut command = command(runtime.path(), &["sessions"]);
+    command.env("SSL_CERT_FILE", &none).env("SSL_CERT_DIR", &none);
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+}
+
 #[test]
 fn sessions_shows_every_editor_in_aligned_columns() {
     let mut tether = Tether::start();
@@ -202,7 +225,7 @@ fn sessions_shows_every_editor_in_aligned_columns() {
 fn what_an_agent_calls_its_sessions_never_commands_the_terminal() {
     let runtime = tempfile::tempdir().unwrap();
     let (port, _requests) = serve(|path| match path {
-        "/healthz" => Some(r#"{"id":"hostile"}"#.to_owned()),
+        "/healthz" => Some((200, r#"{"id":"hostile"}"#.to_owned())),
         _ => {
             let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\nevil\u{9b}31m\u{202e}";
             let session = json!({
@@ -211,7 +234,8 @@ fn what_an_agent_calls_its_sessions_never_commands_the_terminal() {
             });
             let instance = json!({"remote": evil, "editor": {"name": evil}});
             let sessions = json!([session, {"sessionId": format!("{evil}2")}]);
-            Some(json!({"instance": instance, "link": {}, "sessions": sessions}).to_string())
+            let text = json!({"instance": instance, "link": {}, "sessions": sessions}).to_string();
+            Some((200, text))
         }
     });
     put(runtime.path(), "hostile", port, std::process::id());
@@ -245,6 +269,8 @@ fn close_tells_how_it_ended_in_its_exit_code_and_a_sentence() {
     tether.editor.notify("session/cancel", &json!({"sessionId": session}));
     tether.editor.until_answer(turn);
     ends(&["close"], 2, "--help");
+    ends(&["close", ""], 2, "--help");
+    ends(&["close", &session, "--instance", ""], 2, "--help");
     ends(&["close", "no-such-session"], 4, "no session no-such-session is listed");
     ends(&["close", &session, "--instance", "none"], 4, "no session");
     let id = tether.record["id"].as_str().unwrap();
@@ -252,6 +278,30 @@ fn close_tells_how_it_ended_in_its_exit_code_and_a_sentence() {
     ends(&["close", &session], 4, "no session");
     tether.goes_on();
     ends(&["close", &session], 0, "closed session");
+}
+
+#[test]
+fn close_says_which_instances_did_not_answer_where_nobody_else_has_the_session() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (port, _requests) = serve(|_| None);
+    put(runtime.path(), "silent", port, std::process::id());
+    let (port, _requests) = serve(|path| match path {
+        "/healthz" => Some((200, r#"{"id":"failing"}"#.to_owned())),
+        _ => Some((503, String::new())),
+    });
+    put(runtime.path(), "failing", port, std::process::id());
+    for (words, missing) in [
+        (&["close", "any"][..], &["silent", "failing"][..]),
+        (&["close", "any", "--instance", "sil"], &["silent"]),
+        (&["close", "any", "--instance", "fail"], &["failing"]),
+    ] {
+        let (code, _, errors) = run(runtime.path(), words);
+        assert_eq!(code, 1, "{errors}");
+        for name in ["silent", "failing"] {
+            assert_eq!(errors.contains(name), missing.contains(&name), "{words:?}: {errors}");
+        }
+    }
+    assert_eq!(run(runtime.path(), &["close", "any", "--instance", "other"]).0, 4);
 }
 
 #[test]
@@ -292,16 +342,17 @@ impl Watching {
         Self { child, lines }
     }
 
+    /// The instances of the next line.
+    fn next(&self) -> Vec<Value> {
+        let line = self.lines.recv_timeout(PATIENCE).unwrap();
+        let value = serde_json::from_str(&line).unwrap();
+        follows("sessions", &value);
+        value["instances"].as_array().unwrap().clone()
+    }
+
     /// Waits for a line that is as wanted.
     fn until(&self, wanted: impl Fn(&[Value]) -> bool) {
-        loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap();
-            let value = serde_json::from_str(&line).unwrap();
-            follows("sessions", &value);
-            if wanted(value["instances"].as_array().unwrap()) {
-                return;
-            }
-        }
+        while !wanted(&self.next()) {}
     }
 }
 
@@ -333,4 +384,57 @@ fn sessions_that_watches_sees_editors_come_work_and_go() {
     watching.until(|instances| instances.len() == 1);
     drop(killed);
     watching.until(<[Value]>::is_empty);
+}
+
+#[test]
+fn sessions_that_watches_shows_first_what_there_is() {
+    let mut tether = Tether::start();
+    tether.goes_on();
+    let watching = Watching::start(tether.runtime.path());
+    let first = watching.next();
+    assert_eq!(first[0]["sessions"][0]["sessionId"], *tether.session);
+}
+
+/// Where a look had to end first, no change would be seen before it has given the silent one up.
+#[test]
+fn sessions_that_watches_shows_changes_while_it_looks_for_others() {
+    let mut tether = Tether::start();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    put(tether.runtime.path(), "silent", silent.local_addr().unwrap().port(), std::process::id());
+    let watching = Watching::start(tether.runtime.path());
+    watching.until(|instances| instances.len() == 1);
+    let was_seen_within_a_look = (1..=20).any(|turns| {
+        let (mut look, _) = silent.accept().unwrap();
+        let start = Instant::now();
+        tether.goes_on();
+        watching.until(|instances| instances[0]["sessions"][0]["turns"] == turns);
+        let took = start.elapsed();
+        look.set_nonblocking(true).unwrap();
+        let mut request = Vec::new();
+        let end = look.read_to_end(&mut request);
+        let is_open = end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        // A look gives it a second.
+        is_open && took < Duration::from_millis(500)
+    });
+    assert!(was_seen_within_a_look);
+}
+
+#[test]
+fn sessions_that_watches_shows_an_instance_that_refuses_it_and_does_not_insist() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (port, requests) = serve(|path| match path {
+        "/healthz" => Some((200, r#"{"id":"crowded"}"#.to_owned())),
+        "/events" => Some((503, String::new())),
+        _ => Some((200, json!({"instance": {}, "link": {}, "sessions": []}).to_string())),
+    });
+    put(runtime.path(), "crowded", port, std::process::id());
+    let _watching = Watching::start(runtime.path());
+    let (mut looks, mut attempts) = (0, 0);
+    while looks < 6 {
+        let request = requests.recv_timeout(PATIENCE).unwrap();
+        looks += usize::from(request.starts_with("GET /healthz "));
+        attempts += usize::from(request.starts_with("GET /events "));
+        assert!(attempts <= 2);
+    }
+    assert!(attempts > 0);
 }

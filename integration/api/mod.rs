@@ -95,6 +95,8 @@ fn connect(url: &str, runtime: &Path) -> Editor {
 /// The records under `runtime`, as they are on the disk.
 fn records(runtime: &Path) -> Vec<Value> {
     let directory = std::fs::read_dir(runtime.join("acp-tether/instances")).unwrap();
-    let files = directory.map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
-    files.map(|text| serde_json::from_slice(&text).unwrap()).collect()
+    let paths = directory.map(|entry| entry.unwrap().path());
+    // A draft may be only half there.
+    let files = paths.filter(|path| path.extension().is_some_and(|it| it == "json"));
+    files.map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()).collect()
 }

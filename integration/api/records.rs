@@ -21,17 +21,19 @@ fn a2_a_record_is_there_while_the_process_is_and_holds_no_secret_of_the_url() {
 }
 
 #[test]
-fn a1_a_port_that_is_taken_costs_the_editor_nothing_and_is_told_no_token() {
+fn a1_a_port_that_is_taken_costs_the_editor_nothing_and_is_told_to_the_log_alone() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (agent, runtime) = (Served::start(), tempfile::tempdir().unwrap());
     let port = taken.local_addr().unwrap().port();
-    let mut flags = vec!["--api".to_owned(), format!("127.0.0.1:{port}")];
-    flags.extend(["--runtime-dir".to_owned(), runtime.path().to_string_lossy().into_owned()]);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let (address, log) = (format!("127.0.0.1:{port}"), runtime.path().join("log"));
+    let (directory, log_flag) = (runtime.path().to_string_lossy(), log.to_string_lossy());
+    let flags = ["--api", &address, "--runtime-dir", &directory, "--log-file", &log_flag];
     let mut editor = Editor::connect(&agent.url, &flags);
     initialize(&mut editor);
     assert!(editor.close().status.success());
     assert!(records(runtime.path()).is_empty());
+    let told = fs::read_to_string(log).unwrap();
+    assert!(told.contains(&address), "{told}");
     taken.set_nonblocking(true).unwrap();
     assert!(taken.accept().is_err());
 }

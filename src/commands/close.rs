@@ -1,6 +1,6 @@
 //! `acp-tether close`: takes a session off its instance's roster, unless it is running (A4).
 
-use super::loopback::{self, Instance, NotClosed};
+use super::loopback::{self, Found, Instance, Loopback, NotClosed};
 use super::table::printable;
 use crate::cli::Close;
 use std::fmt::Display;
@@ -38,21 +38,26 @@ pub fn run(flags: &Close) -> ExitCode {
 }
 
 async fn close(flags: &Close) -> std::io::Result<(End, String)> {
-    let mut instances = loopback::running(flags.runtime.directory.as_deref()).await?;
+    let Found { mut running, mut silent } =
+        Loopback::new(flags.runtime.directory.as_deref())?.look().await?;
     if let Some(wanted) = &flags.instance {
-        instances.retain(|instance| instance.record.id.starts_with(wanted.as_str()));
+        for instances in [&mut running, &mut silent] {
+            instances.retain(|instance| instance.record.id.starts_with(wanted.as_str()));
+        }
     }
-    let named = printable(&flags.session);
     let mut listed = Vec::new();
-    for instance in instances {
-        let status = instance.status().await.unwrap_or_default();
+    for (instance, status) in loopback::statuses(running).await {
+        let Ok(status) = status else {
+            silent.push(instance);
+            continue;
+        };
         let sessions = status["sessions"].as_array().into_iter().flatten();
         let ids = sessions.filter_map(|session| session["sessionId"].as_str());
         listed.extend(ids.map(|id| Listed { instance: instance.clone(), session: id.to_owned() }));
     }
+    let named = printable(&flags.session);
     let Some(found) = found(listed, &flags.session) else {
-        let text = format!("no session {named} is listed; see `acp-tether sessions`");
-        return Ok((End::Unknown, text));
+        return Ok(not_found(&named, &silent));
     };
     let Listed { instance, session } = match found {
         Ok(listed) => listed,
@@ -87,6 +92,22 @@ fn found(listed: Vec<Listed>, wanted: &str) -> Option<Result<Listed, Vec<Listed>
         0 => None,
         1 => candidates.pop().map(Ok),
         _ => Some(Err(candidates)),
+    }
+}
+
+/// Nobody who answered has the session.
+fn not_found(named: &impl Display, silent: &[Instance]) -> (End, String) {
+    let silent: Vec<_> = silent.iter().map(|instance| printable(&instance.record.id)).collect();
+    match silent.is_empty() {
+        true => {
+            let text = format!("no session {named} is listed; see `acp-tether sessions`");
+            (End::Unknown, text)
+        }
+        false => {
+            let silent = silent.join(", ");
+            let text = format!("session {named} was not found, but no answer came from: {silent}");
+            (End::NotClosed, text)
+        }
     }
 }
 

@@ -7,22 +7,47 @@ use crate::core::error::{RUNNING_SESSION, UNKNOWN_SESSION};
 use crate::core::methods::OWN_CLOSE;
 use crate::shell::instances::{Directory, Record};
 use crate::wire::sse::{Decoder, Item};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use futures_util::{Stream, StreamExt};
 use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::error::Error;
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// How long an instance may take to name itself, and to answer.
 const HEALTH: Duration = Duration::from_secs(1);
 /// See [`HEALTH`].
 const ANSWER: Duration = Duration::from_secs(10);
-/// The longest document of `/events`: a thousand sessions are a third of a megabyte.
+/// How long a stream may be without a byte: an instance says each 15 s that it is there.
+const SILENCE: Duration = Duration::from_secs(45);
+/// The longest document: a thousand sessions are a third of a megabyte.
 const DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
+/// The longest answer to who somebody is, who may be anybody.
+const HEALTH_BYTES: usize = 64 * 1024;
 
-/// An instance that is running.
+/// Where the instances are looked for, and what they are asked with.
+#[derive(Clone, Debug)]
+pub(super) struct Loopback<'a> {
+    runtime: Option<&'a Path>,
+    client: Client,
+}
+
+/// The instances that are there, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Those that said who they are.
+    pub(super) running: Vec<Instance>,
+    /// Those that say nothing, while their processes are there.
+    pub(super) silent: Vec<Instance>,
+}
+
+/// An instance that is there.
 #[derive(Clone, Debug)]
 pub(super) struct Instance {
     pub(super) record: Record,
@@ -45,38 +70,51 @@ pub(super) enum NotClosed {
 enum Health {
     /// It is the instance.
     Named,
-    /// Nobody is there, or somebody else.
+    /// Nobody is there, or another instance.
     Gone,
-    /// Somebody is there and says nothing: a process that was stopped, say.
+    /// That cannot be told: a process that was stopped says nothing, say.
     Silent,
 }
 
-/// The instances that are running, oldest first. The records of those that are gone are swept: where
-/// nobody listens at the port, or another program; of one that is silent, where its process is gone
-/// too.
-pub(super) async fn running(runtime: Option<&Path>) -> io::Result<Vec<Instance>> {
-    let directory = Directory::open(runtime)?;
-    // No proxy: the port is of this machine, and the token of nobody else's business.
-    let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-    let client = client.build().map_err(io::Error::other)?;
-    let mut checks = JoinSet::new();
-    for record in directory.records()? {
-        let instance = Instance { record, client: client.clone() };
-        checks.spawn(async move { (instance.health().await, instance) });
+impl<'a> Loopback<'a> {
+    /// Looks below `runtime` (`--runtime-dir`).
+    pub(super) fn new(runtime: Option<&'a Path>) -> io::Result<Self> {
+        // No proxy: the port is of this machine, and the token of nobody else's business. No
+        // certificates: there is no TLS, and a machine may have none.
+        let client = Client::builder().no_proxy().tls_certs_only([]);
+        let client = client.redirect(reqwest::redirect::Policy::none()).build();
+        Ok(Self { runtime, client: client.map_err(io::Error::other)? })
     }
-    let mut running = Vec::new();
-    while let Some(Ok((health, instance))) = checks.join_next().await {
-        match health {
-            Health::Named => running.push(instance),
-            Health::Silent if is_alive(instance.record.pid) => {}
-            Health::Silent | Health::Gone => directory.remove(&instance.record.id),
+
+    /// Looks once. The records of those that are gone are swept: where nobody listens at the port, or
+    /// another instance; of one that is silent, where its process is gone too.
+    pub(super) async fn look(&self) -> io::Result<Found> {
+        let directory = Directory::open(self.runtime)?;
+        let mut records = directory.records()?;
+        records.sort_by(|one, other| (one.started_at, &one.id).cmp(&(other.started_at, &other.id)));
+        let instances = records.into_iter().map(async |record| {
+            let instance = Instance { record, client: self.client.clone() };
+            (instance.health().await, instance)
+        });
+        let mut found = Found::default();
+        for (health, instance) in join_all(instances).await {
+            match health {
+                Health::Named => found.running.push(instance),
+                Health::Silent if is_alive(instance.record.pid) => found.silent.push(instance),
+                Health::Silent | Health::Gone => directory.remove(&instance.record.id),
+            }
         }
+        Ok(found)
     }
-    running.sort_by(|one, other| {
-        let key = |instance: &Instance| (instance.record.started_at, instance.record.id.clone());
-        key(one).cmp(&key(other))
-    });
-    Ok(running)
+}
+
+/// Asks all of these at once how everything stands.
+pub(super) async fn statuses(instances: Vec<Instance>) -> Vec<(Instance, Result<Value, String>)> {
+    join_all(instances.into_iter().map(async |instance| {
+        let status = instance.status().await;
+        (instance, status)
+    }))
+    .await
 }
 
 impl Instance {
@@ -85,61 +123,49 @@ impl Instance {
         struct Named {
             id: String,
         }
-        let asked = self.client.get(self.url("healthz")).timeout(HEALTH).send().await;
-        let body = match asked {
-            Ok(answer) => answer.bytes().await,
-            Err(error) => Err(error),
-        };
-        match body {
-            Ok(body) => match serde_json::from_slice(&body) {
+        let asked = async {
+            let answer = match self.client.get(self.url("healthz")).send().await {
+                Ok(answer) => answer,
+                Err(error) => return without_answer(&error),
+            };
+            let body = body(answer, HEALTH_BYTES).await.unwrap_or_default();
+            match serde_json::from_slice(&body) {
                 Ok(Named { id }) if id == self.record.id => Health::Named,
-                _ => Health::Gone,
-            },
-            Err(error) if error.is_connect() && !error.is_timeout() => Health::Gone,
-            Err(_) => Health::Silent,
-        }
+                Ok(_) => Health::Gone,
+                Err(_) => Health::Silent,
+            }
+        };
+        timeout(HEALTH, asked).await.unwrap_or(Health::Silent)
     }
 
     /// The document of `GET /status` (A3).
     pub(super) async fn status(&self) -> Result<Value, String> {
         let answer = self.get("status").timeout(ANSWER).send().await;
-        let answer = succeeded(answer)?.bytes().await.map_err(|error| error.to_string())?;
-        serde_json::from_slice(&answer).map_err(|error| error.to_string())
+        let document = body(succeeded(answer)?, DOCUMENT_BYTES).await?;
+        serde_json::from_slice(&document).map_err(|error| error.to_string())
     }
 
     /// Closes a session (A4): by the method of our own, because not every id can be said in a URL.
     pub(super) async fn close(&self, session: &str) -> Result<(), NotClosed> {
-        let trouble = |error: String| NotClosed::Trouble(error);
         let call = json!({
             "jsonrpc": "2.0", "id": 1, "method": OWN_CLOSE, "params": {"sessionId": session}
         });
         let post = self.client.post(self.url("rpc")).bearer_auth(self.record.token.secret());
         let answer = post.body(call.to_string()).timeout(ANSWER).send().await;
-        let answer = succeeded(answer).map_err(trouble)?.bytes().await;
-        let answer = answer.map_err(|error| trouble(error.to_string()))?;
-        let answer: Value =
-            serde_json::from_slice(&answer).map_err(|error| trouble(error.to_string()))?;
-        match answer["error"]["code"].as_i64() {
-            None => Ok(()),
-            Some(code) if code == i64::from(RUNNING_SESSION) => Err(NotClosed::Running),
-            Some(code) if code == i64::from(UNKNOWN_SESSION) => Err(NotClosed::Unknown),
-            Some(_) => Err(trouble(answer["error"]["message"].to_string())),
-        }
+        let answer = succeeded(answer).map_err(NotClosed::Trouble)?;
+        let answer = body(answer, DOCUMENT_BYTES).await.map_err(NotClosed::Trouble)?;
+        closed(&serde_json::from_slice(&answer).unwrap_or_default())
     }
 
-    /// The documents of `GET /events`, until the instance ends.
-    pub(super) async fn watch(&self, mut tell: impl FnMut(Value)) {
-        let Ok(mut events) = succeeded(self.get("events").send().await) else { return };
-        let mut decoder = Decoder::new(DOCUMENT_BYTES);
-        let mut items = Vec::new();
-        while let Ok(Some(chunk)) = events.chunk().await {
-            decoder.push(chunk, &mut items);
-            for item in items.drain(..) {
-                if let Some(document) = document(item) {
-                    tell(document);
-                }
-            }
-        }
+    /// The documents of `GET /events`, until the instance ends or falls silent.
+    ///
+    /// # Errors
+    /// It does not let us watch; with what it answers.
+    pub(super) async fn watch(&self, tell: impl FnMut(Value)) -> Result<(), String> {
+        let asked = timeout(ANSWER, self.get("events").send()).await;
+        let events = succeeded(asked.map_err(|_| "it does not answer")?)?;
+        tell_all(events.bytes_stream(), tell).await;
+        Ok(())
     }
 
     fn get(&self, path: &str) -> reqwest::RequestBuilder {
@@ -148,6 +174,41 @@ impl Instance {
 
     fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}/{path}", self.record.port)
+    }
+}
+
+/// What it says of a port that a question to it ended in this error. Most errors say nothing: the
+/// machine may have no files left, or forbid this process to connect.
+fn without_answer(error: &(dyn Error + 'static)) -> Health {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let mut causes = causes.filter_map(|error| error.downcast_ref::<io::Error>());
+    match causes.any(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        true => Health::Gone,
+        false => Health::Silent,
+    }
+}
+
+/// What an answer to our method says of closing a session.
+fn closed(answer: &Value) -> Result<(), NotClosed> {
+    if answer["result"]["ok"] == true {
+        return Ok(());
+    }
+    let message = answer["error"]["message"].as_str().unwrap_or("its answer is not understood");
+    Err(match answer["error"]["code"].as_i64() {
+        Some(code) if code == i64::from(RUNNING_SESSION) => NotClosed::Running,
+        Some(code) if code == i64::from(UNKNOWN_SESSION) => NotClosed::Unknown,
+        _ => NotClosed::Trouble(message.to_owned()),
+    })
+}
+
+/// Tells the documents of a stream, until it ends or falls silent.
+async fn tell_all<E>(chunks: impl Stream<Item = Result<Bytes, E>>, mut tell: impl FnMut(Value)) {
+    let mut chunks = pin!(chunks);
+    let mut decoder = Decoder::new(DOCUMENT_BYTES);
+    let mut items = Vec::new();
+    while let Ok(Some(Ok(chunk))) = timeout(SILENCE, chunks.next()).await {
+        decoder.push(chunk, &mut items);
+        items.drain(..).filter_map(document).for_each(&mut tell);
     }
 }
 
@@ -164,6 +225,18 @@ fn succeeded(answer: reqwest::Result<Response>) -> Result<Response, String> {
     }
 }
 
+/// The body of an answer, where it is no longer than this.
+async fn body(mut answer: Response, limit: usize) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| error.to_string())? {
+        if body.len() + chunk.len() > limit {
+            return Err("its answer is too long".to_owned());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
 /// Whether there is a process of this id. Where that cannot be found out there may be.
 fn is_alive(pid: u32) -> bool {
     #[cfg(unix)]
@@ -172,4 +245,71 @@ fn is_alive(pid: u32) -> bool {
         return rustix::process::test_kill_process(pid) != Err(Errno::SRCH);
     }
     true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use std::convert::Infallible;
+    use tokio::time::{Instant, sleep};
+
+    #[test]
+    fn a2_a_record_is_given_up_only_where_its_port_is_closed() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] io::Error);
+        for (kind, expected) in [
+            (io::ErrorKind::ConnectionRefused, Health::Gone),
+            (io::ErrorKind::PermissionDenied, Health::Silent),
+            (io::ErrorKind::NetworkUnreachable, Health::Silent),
+            (io::ErrorKind::AddrNotAvailable, Health::Silent),
+            (io::ErrorKind::ConnectionReset, Health::Silent),
+            (io::ErrorKind::Other, Health::Silent),
+        ] {
+            assert_eq!(without_answer(&Outer(kind.into())), expected, "{kind:?}");
+            let wrapped = io::Error::other(Outer(kind.into()));
+            assert_eq!(without_answer(&Outer(wrapped)), expected, "{kind:?}");
+        }
+        // EMFILE: too many open files.
+        assert_eq!(without_answer(&Outer(io::Error::from_raw_os_error(24))), Health::Silent);
+    }
+
+    #[tokio::test]
+    async fn a2_a_closed_port_is_told_from_the_client_s_own_error() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Loopback::new(None).unwrap().client;
+        let error = client.get(format!("http://127.0.0.1:{port}/")).send().await.unwrap_err();
+        assert_eq!(without_answer(&error), Health::Gone, "{error:?}");
+    }
+
+    #[test]
+    fn a4_only_an_answer_that_says_so_is_a_closed_session() {
+        let trouble = |text: &str| Err(NotClosed::Trouble(text.to_owned()));
+        for (answer, expected) in [
+            (json!({"result": {"ok": true}}), Ok(())),
+            (json!({"error": {"code": RUNNING_SESSION}}), Err(NotClosed::Running)),
+            (json!({"error": {"code": UNKNOWN_SESSION}}), Err(NotClosed::Unknown)),
+            (json!({"error": {"code": -32603, "message": "it broke"}}), trouble("it broke")),
+            (json!({"result": {}}), trouble("its answer is not understood")),
+            (Value::Null, trouble("its answer is not understood")),
+        ] {
+            assert_eq!(closed(&answer), expected, "{answer}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a3_a_stream_without_a_byte_for_45_seconds_is_given_up() {
+        let alive = ["data: 1\n\n", ":\n\n", ":\n\n", ":\n\n", "data: 2\n\n"];
+        let chunks = stream::iter(alive).then(async |text| {
+            sleep(Duration::from_secs(15)).await;
+            Ok::<_, Infallible>(Bytes::from_static(text.as_bytes()))
+        });
+        let (start, mut told) = (Instant::now(), Vec::new());
+        tell_all(chunks.chain(stream::pending()), |document| told.push(document)).await;
+        assert_eq!(told, [1, 2]);
+        assert_eq!(start.elapsed().as_secs(), 5 * 15 + 45);
+    }
 }

@@ -1,22 +1,23 @@
 //! `acp-tether sessions`: what sessions there are in every instance of this user, and who is busy.
 
-use super::loopback::{self, Instance};
+use super::loopback::{self, Found, Instance, Loopback};
 use super::table::{cut, lines, printable, printable_json};
 use crate::cli::Sessions;
 use crate::shell::now;
 use anstyle::Style;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
-/// How often new instances are looked for, and ages told anew.
+/// How long after a look new instances are looked for again, and ages told anew.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long after it refused an instance is asked again to let us watch.
+const REFUSED: Duration = Duration::from_secs(10);
 /// The widest cells on a terminal: the remote, the title and the working directory.
 const WIDEST: usize = 36;
 /// Clears a terminal, and goes to its upper left.
@@ -31,11 +32,11 @@ type News = ((u64, String), Option<Value>);
 /// Shows the sessions, and returns the exit code.
 pub fn run(flags: &Sessions) -> ExitCode {
     let output = Output { is_json: flags.json, is_terminal: io::stdout().is_terminal() };
-    let directory = flags.runtime.directory.as_deref();
     let shown = super::block_on(async {
+        let loopback = Loopback::new(flags.runtime.directory.as_deref())?;
         match flags.watch {
-            true => watch(directory, &output).await,
-            false => output.show(&ask(directory).await?),
+            true => watch(&loopback, &output).await,
+            false => output.show(&ask(&loopback).await?),
         }
     });
     match shown.and_then(|shown| shown) {
@@ -50,40 +51,40 @@ pub fn run(flags: &Sessions) -> ExitCode {
 }
 
 /// Asks each instance once.
-async fn ask(directory: Option<&Path>) -> io::Result<Documents> {
-    let mut asked = JoinSet::new();
-    for instance in loopback::running(directory).await? {
-        asked.spawn(async move { (key(&instance), instance.status().await) });
-    }
-    let mut documents = Documents::new();
-    while let Some(Ok((key, status))) = asked.join_next().await {
-        // One that does not answer any more has just ended.
-        documents.extend(status.map(|document| (key, document)));
-    }
-    Ok(documents)
+async fn ask(loopback: &Loopback<'_>) -> io::Result<Documents> {
+    let asked = loopback::statuses(loopback.look().await?.running).await;
+    // One that does not answer any more has just ended.
+    let answered =
+        asked.into_iter().filter_map(|(instance, status)| Some((instance, status.ok()?)));
+    Ok(answered.map(|(instance, document)| (key(&instance), document)).collect())
 }
 
 /// Follows every instance, those too that come later, for as long as somebody reads.
-async fn watch(directory: Option<&Path>, output: &Output) -> io::Result<()> {
+async fn watch(loopback: &Loopback<'_>, output: &Output) -> io::Result<()> {
+    let mut documents = ask(loopback).await?;
+    output.show_again(&documents)?;
     let (tell, mut news) = mpsc::unbounded_channel();
-    let mut documents = Documents::new();
-    let mut followed = BTreeMap::new();
-    let mut looks = interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut is_first = true;
+    let mut followed = BTreeSet::new();
+    let mut looking = pin!(look(loopback, Duration::ZERO));
     loop {
-        let mut has_changed = std::mem::take(&mut is_first);
+        // The ages grow.
+        let mut has_changed = output.is_terminal && !output.is_json;
         tokio::select! {
-            _ = looks.tick() => {
-                for instance in loopback::running(directory).await? {
-                    followed.entry(key(&instance)).or_insert_with(|| follow(instance, &tell));
+            found = &mut looking => {
+                for instance in found?.running {
+                    if followed.insert(key(&instance)) {
+                        tokio::spawn(follow(instance, tell.clone()));
+                    }
                 }
-                // The ages grow.
-                has_changed |= output.is_terminal && !output.is_json;
+                let before = documents.len();
+                documents.retain(|key, _| followed.contains(key));
+                has_changed |= documents.len() < before;
+                looking.set(look(loopback, LOOK));
             }
             Some(first) = news.recv() => {
                 let mut next = Some(first);
                 while let Some((key, document)) = next {
+                    has_changed |= documents.get(&key) != document.as_ref();
                     match document {
                         Some(document) => drop(documents.insert(key, document)),
                         None => {
@@ -93,7 +94,6 @@ async fn watch(directory: Option<&Path>, output: &Output) -> io::Result<()> {
                     }
                     next = news.try_recv().ok();
                 }
-                has_changed = true;
             }
         }
         if has_changed {
@@ -102,14 +102,22 @@ async fn watch(directory: Option<&Path>, output: &Output) -> io::Result<()> {
     }
 }
 
-fn follow(instance: Instance, tell: &mpsc::UnboundedSender<News>) {
-    let tell = tell.clone();
-    tokio::spawn(async move {
-        let key = key(&instance);
-        // Nobody listens any more: the command is ending.
-        instance.watch(|document| drop(tell.send((key.clone(), Some(document))))).await;
-        let _ = tell.send((key, None));
-    });
+async fn look(loopback: &Loopback<'_>, pause: Duration) -> io::Result<Found> {
+    sleep(pause).await;
+    loopback.look().await
+}
+
+/// Tells what one instance tells. One that has too many who watch is asked now and then.
+async fn follow(instance: Instance, tell: mpsc::UnboundedSender<News>) {
+    let key = key(&instance);
+    // Where nobody listens any more the command is ending.
+    let tell = |document| drop(tell.send((key.clone(), document)));
+    while instance.watch(|document| tell(Some(document))).await.is_err() {
+        let Ok(document) = instance.status().await else { break };
+        tell(Some(document));
+        sleep(REFUSED).await;
+    }
+    tell(None);
 }
 
 fn key(instance: &Instance) -> (u64, String) {

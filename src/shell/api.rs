@@ -1,7 +1,7 @@
 //! Serves the loopback API (A): who is busy, and closing a session from outside.
 //!
-//! It has a thread and a runtime of its own, so that no caller costs the editor's session more than the
-//! core's reply.
+//! It has a thread and a runtime of its own, so that callers cost the editor's session little: the core's
+//! reply.
 //!
 //! | file | decides |
 //! |---|---|
@@ -21,8 +21,8 @@ use super::methods::Methods;
 use crate::core::SessionId;
 use crate::core::roster::Inquiry;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -89,7 +89,6 @@ fn router(served: Served, door: Arc<Door>) -> Router {
         .route("/rpc", post(rpc))
         .fallback(async || Refusal::NoSuchPath)
         .method_not_allowed_fallback(async || Refusal::Method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(served);
     Router::new().fallback_service(routes).layer(middleware::from_fn_with_state(door, door::pass))
 }
@@ -127,9 +126,7 @@ fn written(json: impl Into<Body>) -> Response {
 async fn close(
     State(served): State<Served>,
     id: Result<Path<String>, PathRejection>,
-    body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refusal> {
-    body?;
     // Not UTF-8: no session can have this id.
     let Path(id) = id.map_err(|_| Refusal::UnknownSession)?;
     match served.asking.ask(Inquiry::Close(SessionId(id.into()))).await {
@@ -140,12 +137,39 @@ async fn close(
     }
 }
 
-async fn rpc(
-    State(served): State<Served>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refusal> {
-    Ok(match served.methods.answer_all(&body?).await {
+async fn rpc(State(served): State<Served>, body: Bytes) -> Response {
+    match served.methods.answer_all(&body).await {
         Some(answer) => written(answer),
         None => StatusCode::NO_CONTENT.into_response(),
-    })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::inquiries::{Inquiries, Instance};
+    use super::super::token::Token;
+    use super::*;
+    use axum::http::Request;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+
+    #[tokio::test(start_paused = true)]
+    async fn a5_a_process_that_is_slow_is_told_from_a_request_that_does_not_come_whole() {
+        let token = Token::fresh().unwrap();
+        // Nobody puts what is asked to the core.
+        let inquiries = Inquiries::new(Instance::new(None));
+        let asking = inquiries.asking();
+        let served = Served { id: "id".into(), methods: Methods::new(asking.clone()), asking };
+        let service =
+            TowerToHyperService::new(router(served, Arc::new(Door::new(1, token.clone()))));
+        let endless = stream::pending::<io::Result<Bytes>>();
+        for (body, status) in [(Body::empty(), 503), (Body::from_stream(endless), 408)] {
+            let request = Request::get("/status")
+                .header("host", "127.0.0.1:1")
+                .header("authorization", format!("Bearer {}", token.secret()));
+            let answer = service.call(request.body(body).unwrap()).await.unwrap();
+            assert_eq!(answer.status(), status);
+        }
+    }
 }

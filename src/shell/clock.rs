@@ -2,6 +2,7 @@
 //! machine sleeps, so each sleep begins a new reckoning.
 
 use crate::core::Millis;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Sleeps that are remembered; times before them are reckoned from the oldest.
@@ -10,13 +11,13 @@ const MARKS: usize = 1_000;
 /// Pairs of a time of the core and one in milliseconds since 1970, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
-    marks: Vec<(Millis, u64)>,
+    marks: Arc<Vec<(Millis, u64)>>,
 }
 
 impl Clock {
     /// The core's time begins now.
     pub(super) fn start() -> Self {
-        Self { marks: vec![(Millis(0), now())] }
+        Self { marks: Arc::new(vec![(Millis(0), now())]) }
     }
 
     /// The machine slept, and it is `at` for the core.
@@ -25,10 +26,11 @@ impl Clock {
     }
 
     fn mark(&mut self, at: Millis, wall: u64) {
-        if self.marks.len() == MARKS {
-            self.marks.remove(1);
+        let marks = Arc::make_mut(&mut self.marks);
+        if marks.len() == MARKS {
+            marks.remove(1);
         }
-        self.marks.push((at, wall));
+        marks.push((at, wall));
     }
 
     /// A time of the core in milliseconds since 1970.
@@ -50,7 +52,7 @@ mod tests {
 
     #[test]
     fn a3_times_before_and_after_a_sleep_are_those_of_the_wall() {
-        let mut clock = Clock { marks: vec![(Millis(0), 1_000_000)] };
+        let mut clock = Clock { marks: Arc::new(vec![(Millis(0), 1_000_000)]) };
         clock.mark(Millis(5_000), 90_000_000);
         for (time, expected) in
             [(0, 1_000_000), (4_999, 1_004_999), (5_000, 90_000_000), (5_001, 90_000_001)]

@@ -10,7 +10,6 @@ use crate::core::roster::{self, Inquiry, Reply, SessionDocument, Status, Ticket}
 use crate::core::{Epoch, Event};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process;
 use std::sync::{Arc, OnceLock};
@@ -182,6 +181,7 @@ pub(super) struct Inquiries {
     askers: BTreeMap<Ticket, Asker>,
     tickets: u64,
     reports: watch::Sender<Option<Arc<Report>>>,
+    /// Those who watch have not been told of the last change.
     has_changed: bool,
     /// When those who watch may have the next document.
     due: Instant,
@@ -214,17 +214,21 @@ impl Inquiries {
 
     /// Waits for the next question to the core. Nothing is lost where this is dropped.
     pub(super) async fn next(&mut self) -> Event {
-        let (inquiry, asker) = tokio::select! {
-            Some(asked) = self.asked.recv() => match asked {
-                Asked::Inquiry(inquiry, answer) => (inquiry, Asker::One(answer)),
-                Asked::Watch(documents) => (Inquiry::Status, Asker::Watcher(documents)),
-            },
-            () = sleep_until(self.due), if self.has_changed && self.tells_of_changes() => {
-                self.has_changed = false;
-                self.due = Instant::now() + PAUSE;
-                (Inquiry::Status, Asker::All)
+        let (inquiry, asker) = loop {
+            tokio::select! {
+                Some(asked) = self.asked.recv() => match asked {
+                    // Who waited too long has gone, and does not want it done any more.
+                    Asked::Inquiry(_, answer) if answer.is_closed() => {}
+                    Asked::Watch(reports) if reports.is_closed() => {}
+                    Asked::Inquiry(inquiry, answer) => break (inquiry, Asker::One(answer)),
+                    Asked::Watch(reports) => break (Inquiry::Status, Asker::Watcher(reports)),
+                },
+                () = sleep_until(self.due), if self.has_changed && self.tells_of_changes() => {
+                    self.has_changed = false;
+                    self.due = Instant::now() + PAUSE;
+                    break (Inquiry::Status, Asker::All);
+                }
             }
-            else => pending().await,
         };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -232,7 +236,7 @@ impl Inquiries {
         Event::Inquiry(ticket, inquiry)
     }
 
-    /// The status is another than before.
+    /// The core says that its status has changed.
     pub(super) fn changed(&mut self) {
         self.has_changed = true;
     }
@@ -278,7 +282,7 @@ impl Inquiries {
     fn report(&mut self, status: Status) -> Arc<Report> {
         // With the first connection there is an `initialize`, and the only one.
         if let Some(entry) = self.entry.as_mut().filter(|_| status.link.epoch > Epoch(0)) {
-            entry.name_editor(status.editor.as_ref());
+            drop(entry.name_editor(status.editor.as_ref()));
         }
         let (instance, clock) = (Arc::clone(&self.instance), self.clock.clone());
         Arc::new(Report { instance, status, clock, written: OnceLock::new() })
@@ -350,6 +354,17 @@ mod tests {
         drop(watching);
         desk.inquiries.changed();
         assert!(!desk.serve().await, "nobody watches any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a4_who_has_gone_is_not_asked_for() {
+        let mut desk = Desk::new();
+        let asking = desk.inquiries.asking();
+        for inquiry in [Inquiry::Status, Inquiry::Reconnect] {
+            assert!(timeout(Duration::from_secs(1), asking.ask(inquiry)).await.is_err());
+        }
+        assert!(timeout(Duration::from_secs(1), asking.watch()).await.is_err());
+        assert!(!desk.serve().await);
     }
 
     #[tokio::test]

@@ -4,10 +4,12 @@
 use super::token::Token;
 use crate::core::methods::Editor;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The variable that names the user's runtime directory.
 const RUNTIME_DIRECTORY: &str = "XDG_RUNTIME_DIR";
@@ -59,11 +61,14 @@ impl Directory {
             }
             None => runtime_directory()?,
         };
-        let directory = parent.join("acp-tether");
-        make_private(&directory)?;
-        let directory = directory.join("instances");
-        make_private(&directory)?;
-        Ok(Self(directory))
+        let directory = Self(parent.join("acp-tether").join("instances"));
+        directory.make()?;
+        Ok(directory)
+    }
+
+    fn make(&self) -> io::Result<()> {
+        self.0.parent().map_or(Ok(()), make_private)?;
+        make_private(&self.0)
     }
 
     /// Puts a record there. It is there whole, or not at all.
@@ -77,6 +82,21 @@ impl Directory {
             let _ = fs::remove_file(&draft);
         }
         written
+    }
+
+    /// Keeps a record there: it is put back where it is missing, and touched, because those who clean
+    /// such directories take what nobody touches for hours.
+    fn keep(&self, record: &Record) -> io::Result<()> {
+        let now = SystemTime::now();
+        let times = FileTimes::new().set_accessed(now).set_modified(now);
+        match OpenOptions::new().write(true).open(self.path(&record.id, RECORD)) {
+            Ok(file) => file.set_times(times),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.make()?;
+                self.put(record)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes the record of a process; it may be gone already.
@@ -108,41 +128,79 @@ impl Directory {
     }
 }
 
-/// The record of this process, in the directory for as long as this lives.
+/// The record of this process, in the directory for as long as this lives. It is written where it
+/// holds up nobody's messages.
 #[derive(Debug)]
 pub(super) struct Entry {
-    directory: Directory,
-    record: Record,
+    kept: Arc<Kept>,
     /// There is nothing more to learn of the editor.
     is_final: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    directory: Directory,
+    /// `None` once nothing is to be written any more.
+    record: Mutex<Option<Record>>,
 }
 
 impl Entry {
     pub(super) fn new(directory: Directory, record: Record) -> io::Result<Self> {
         directory.put(&record)?;
-        Ok(Self { directory, record, is_final: false })
+        let kept = Arc::new(Kept { directory, record: Mutex::new(Some(record)) });
+        Ok(Self { kept, is_final: false })
     }
 
-    /// Tells who the editor is: it has said so, or never will.
-    pub(super) fn name_editor(&mut self, editor: Option<&Editor>) {
-        if std::mem::replace(&mut self.is_final, true) || editor.is_none() {
-            return;
+    /// Tells who the editor is: it has said so, or never will. The task ends when that is written.
+    pub(super) fn name_editor(&mut self, editor: Option<&Editor>) -> Option<JoinHandle<()>> {
+        if std::mem::replace(&mut self.is_final, true) {
+            return None;
         }
-        self.record.editor = editor.cloned();
-        if let Err(error) = self.directory.put(&self.record) {
-            tracing::warn!("the record of this process cannot be written again: {error}");
-        }
+        let editor = editor?.clone();
+        Some(self.write(move |directory, record| {
+            record.editor = Some(editor);
+            directory.put(record)
+        }))
+    }
+
+    /// Sees to it that the record is there, and stays.
+    pub(super) fn tend(&self) -> JoinHandle<()> {
+        self.write(|directory, record| directory.keep(record))
     }
 
     /// Whether the editor has not said yet who it is.
     pub(super) fn lacks_editor(&self) -> bool {
         !self.is_final
     }
+
+    fn write(
+        &self,
+        write: impl FnOnce(&Directory, &mut Record) -> io::Result<()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let kept = Arc::clone(&self.kept);
+        spawn_blocking(move || {
+            let mut record = kept.lock();
+            let written = record.as_mut().map(|record| write(&kept.directory, record));
+            if let Some(Err(error)) = written {
+                // Each minute, perhaps: others do not find this process, and its editor notices nothing.
+                tracing::info!("the record of this process cannot be written again: {error}");
+            }
+        })
+    }
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, Option<Record>> {
+        // No code panics while it holds the lock; where it did, the record is whole all the same.
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.directory.remove(&self.record.id);
+        if let Some(record) = self.kept.lock().take() {
+            self.kept.directory.remove(&record.id);
+        }
     }
 }
 
@@ -259,13 +317,13 @@ mod tests {
         directory.records().unwrap().into_iter().map(|record| record.id).collect()
     }
 
-    #[test]
-    fn a2_a_record_is_0600_in_a_directory_0700_and_is_removed_with_its_process() {
+    #[tokio::test]
+    async fn a2_a_record_is_0600_in_a_directory_0700_and_is_removed_with_its_process() {
         let runtime = tempfile::tempdir().unwrap();
         let directory = Directory::open(Some(runtime.path())).unwrap();
         let mut entry = Entry::new(directory.clone(), record("a")).unwrap();
         let editor = Editor { name: "an editor".to_owned(), version: None };
-        entry.name_editor(Some(&editor));
+        entry.name_editor(Some(&editor)).unwrap().await.unwrap();
         assert_eq!(directory.records().unwrap()[0].editor, Some(editor));
         let path = runtime.path().join("acp-tether/instances/a.json");
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -274,6 +332,44 @@ mod tests {
         assert_eq!(mode(path.ancestors().nth(2).unwrap()), 0o700);
         drop(entry);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a2_a_record_that_is_missing_is_put_back_and_one_that_is_there_is_touched() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = Directory::open(Some(runtime.path())).unwrap();
+        let entry = Entry::new(directory.clone(), record("a")).unwrap();
+        let path = directory.path("a", RECORD);
+        let long_ago = SystemTime::now() - Duration::from_secs(6 * 3_600);
+        let times = FileTimes::new().set_accessed(long_ago).set_modified(long_ago);
+        File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+        entry.tend().await.unwrap();
+        let about = fs::metadata(&path).unwrap();
+        for time in [about.accessed().unwrap(), about.modified().unwrap()] {
+            assert!(time.elapsed().unwrap() < Duration::from_secs(3_600));
+        }
+        fs::remove_dir_all(runtime.path().join("acp-tether")).unwrap();
+        entry.tend().await.unwrap();
+        assert_eq!(names(&directory), ["a"]);
+    }
+
+    #[test]
+    fn a2_a_record_is_not_put_back_once_its_process_ends() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = Directory::open(Some(runtime.path())).unwrap();
+        let entry = Entry::new(directory.clone(), record("a")).unwrap();
+        // One thing after another, so that the record is seen to when its process has ended.
+        let tokio = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+        tokio.unwrap().block_on(async {
+            let (go_on, wait) = std::sync::mpsc::channel::<()>();
+            let before = spawn_blocking(move || wait.recv());
+            let tending = entry.tend();
+            drop(entry);
+            drop(go_on);
+            before.await.unwrap().unwrap_err();
+            tending.await.unwrap();
+        });
+        assert!(names(&directory).is_empty());
     }
 
     /// K147.

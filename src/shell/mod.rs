@@ -32,6 +32,7 @@ use crate::core::roster::Ticket;
 use crate::core::{Core, Effect, Event, Level, Millis, limits};
 use crate::wire::lines::Line;
 use bytes::Bytes;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
@@ -94,6 +95,8 @@ struct Shell {
     /// Who asks how everything stands.
     inquiries: Inquiries,
     methods: Methods,
+    /// Lines of the editor that were read and wait, because it must take its answers first.
+    unread: VecDeque<Line>,
     /// Bytes of lines that wait for the editor and answer its own, at the most.
     answers: usize,
     /// Calls of the editor to our own methods that have no answer yet (E1).
@@ -123,6 +126,7 @@ impl Shell {
             ends,
             ends_sender,
             batches,
+            unread: VecDeque::new(),
             answers: 0,
             calls: 0,
             takes_streams: true,
@@ -143,7 +147,8 @@ impl Shell {
     }
 
     fn serve(&mut self, address: SocketAddr) -> io::Result<Record> {
-        let api = Api::bind(address)?;
+        let api = Api::bind(address)
+            .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
         let record = self.inquiries.instance().record(api.port(), Token::fresh()?);
         let (asking, methods) = (self.inquiries.asking(), self.methods.clone());
         api.serve(&record, asking, methods)?;
@@ -161,15 +166,15 @@ impl Shell {
         while !self.is_over {
             let waiting = self.output.waiting();
             self.answers = self.answers.min(waiting);
-            let keeps_up = self.answers < ANSWER_BYTES && self.calls < CALLS;
-            let takes_lines = !self.is_leaving && keeps_up;
-            let takes_streams = waiting < limits::EDITOR_QUEUE_BYTES;
+            self.read_on();
+            let takes_lines = !self.is_leaving && self.unread.is_empty() && self.keeps_up();
+            let takes_streams = takes_streams(self.takes_streams, waiting);
             if takes_streams != mem::replace(&mut self.takes_streams, takes_streams) {
                 self.step(Event::Listening(takes_streams));
             }
             tokio::select! {
                 batch = lines.recv(), if takes_lines => match batch {
-                    Some(batch) => batch.into_iter().for_each(|line| self.answer(line.into())),
+                    Some(batch) => self.unread = batch.into(),
                     None => self.leave(),
                 },
                 Some(event) = self.ends.recv() => self.ended(event),
@@ -182,6 +187,20 @@ impl Shell {
                 Some(()) = signals.recv() => self.signalled(),
             }
         }
+    }
+
+    /// Takes the lines that were read, for as long as the editor takes its answers.
+    fn read_on(&mut self) {
+        while !self.is_leaving
+            && self.keeps_up()
+            && let Some(line) = self.unread.pop_front()
+        {
+            self.answer(line.into());
+        }
+    }
+
+    fn keeps_up(&self) -> bool {
+        self.answers < ANSWER_BYTES && self.calls < CALLS
     }
 
     /// A request has ended, or a call of the editor.
@@ -219,6 +238,7 @@ impl Shell {
                 self.leave();
             }
             Seen::ParentGone => {}
+            Seen::Minute => drop(self.inquiries.entry.as_ref().map(Entry::tend)),
         }
     }
 
@@ -233,13 +253,13 @@ impl Shell {
     /// The editor is gone.
     fn leave(&mut self) {
         self.is_leaving = true;
-        // Here, because no way to end comes past this one.
-        self.inquiries.entry = None;
         let code = self.code.into();
         thread::spawn(move || {
             thread::sleep(WATCHDOG);
             process::exit(code);
         });
+        // Here, because no way to end comes past this one; it may wait for the disk.
+        self.inquiries.entry = None;
         self.step(Event::EditorGone);
     }
 
@@ -295,6 +315,16 @@ impl From<Line> for Event {
             Line::TooLong => Self::LineTooLong,
         }
     }
+}
+
+/// Whether streams are taken while so many bytes wait for the editor. Once they are not, half of
+/// that must be written first: the core is not told with every write.
+fn takes_streams(takes_them: bool, waiting: usize) -> bool {
+    let bound = match takes_them {
+        true => limits::EDITOR_QUEUE_BYTES,
+        false => limits::EDITOR_QUEUE_BYTES / 2,
+    };
+    waiting < bound
 }
 
 async fn due(start: Instant, deadline: Option<Millis>) {

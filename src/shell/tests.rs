@@ -6,6 +6,7 @@ use super::http::tests::{Answer, Server, Speaks, answer};
 use super::stdio::Output;
 use super::*;
 use crate::cli::{Cli, Command};
+use crate::core::methods::OWN_SESSIONS;
 use bytes::Bytes;
 use clap::Parser;
 use futures_util::stream;
@@ -139,5 +140,45 @@ async fn p6_an_editor_that_does_not_read_stops_the_remote_and_loses_nothing() {
             count += 1;
         }
         assert_eq!(count, FLOOD, "HTTP/{http}");
+    }
+}
+
+#[test]
+fn p6_streams_are_taken_again_when_half_of_the_bound_is_written() {
+    let bound = limits::EDITOR_QUEUE_BYTES;
+    for (takes_them, waiting, expected) in [
+        (true, bound - 1, true),
+        (true, bound, false),
+        (false, bound - 1, false),
+        (false, bound / 2, false),
+        (false, bound / 2 - 1, true),
+    ] {
+        assert_eq!(takes_streams(takes_them, waiting), expected, "{takes_them} {waiting}");
+    }
+}
+
+#[tokio::test]
+async fn p6_of_the_calls_in_one_batch_no_more_are_taken_than_may_be_under_way() {
+    let editor = Editor::default();
+    editor.open();
+    let output = Output::new(editor.clone());
+    let mut shell = Shell::new(config("http://127.0.0.1:1/acp", "1.1"), output);
+    let all = 10 * CALLS;
+    let call = |id| {
+        Line::Whole(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{OWN_SESSIONS}"}}"#).into())
+    };
+    shell.unread = (0..all).map(call).collect();
+    shell.read_on();
+    assert_eq!((shell.calls, shell.unread.len()), (CALLS, all - CALLS));
+    let (_lines, input) = mpsc::channel(1);
+    let (_signals, mut signals) = mpsc::channel(1);
+    let answered = async {
+        while editor.text().lines().count() < all {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = shell.carry(input, &mut signals) => panic!("ended"),
+        () = answered => {}
     }
 }

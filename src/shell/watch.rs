@@ -1,5 +1,5 @@
-//! Looks once a second for what no event tells: that the machine slept (L11), and that the process
-//! which started this one has died (S7).
+//! Looks once a second for what no event tells: that the machine slept (L11), that the process which
+//! started this one has died (S7), and that it is time to see to our record (A2).
 
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep_until};
@@ -9,6 +9,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// while the machine sleeps, both go on while the process is stopped.
 const LATE: Duration = Duration::from_secs(5);
 
+/// How often our record is seen to.
+const TEND: Duration = Duration::from_secs(60);
+
 /// What was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
@@ -16,6 +19,8 @@ pub(super) enum Seen {
     Sleep,
     /// The process that started this one has died.
     ParentGone,
+    /// A minute has passed.
+    Minute,
 }
 
 /// The looks.
@@ -23,12 +28,14 @@ pub(super) enum Seen {
 pub(super) struct Watch {
     parent: u32,
     last: (Instant, SystemTime),
+    minute: Instant,
 }
 
 impl Watch {
     /// Looks from here on.
     pub(super) fn new() -> Self {
-        Self { parent: parent(), last: (Instant::now(), SystemTime::now()) }
+        let now = Instant::now();
+        Self { parent: parent(), last: (now, SystemTime::now()), minute: now }
     }
 
     /// Waits until there is something to see. Nothing is missed where this is dropped and called
@@ -44,6 +51,10 @@ impl Watch {
             if parent() != self.parent {
                 self.parent = parent();
                 return Seen::ParentGone;
+            }
+            if now.0 - self.minute >= TEND {
+                self.minute = now.0;
+                return Seen::Minute;
             }
         }
     }
@@ -65,6 +76,15 @@ fn parent() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a2_each_minute_is_seen() {
+        let (start, mut watch) = (Instant::now(), Watch::new());
+        for minute in 1..=3 {
+            assert_eq!(watch.next().await, Seen::Minute);
+            assert_eq!(start.elapsed().as_secs(), minute * 60);
+        }
+    }
 
     #[test]
     fn l11_a_look_that_comes_late_by_either_clock_comes_after_a_sleep() {

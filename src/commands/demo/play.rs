@@ -89,7 +89,7 @@ impl Editor {
     fn launch(url: &str) -> Result<Self, String> {
         let launch = || {
             let mut bridge = Command::new(std::env::current_exe()?)
-                .args(["connect", "--log-level", "error", url])
+                .args(["connect", "--api", "off", "--log-level", "error", url])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .kill_on_drop(true)

@@ -4,7 +4,8 @@
 use super::super::token::Token;
 use super::BODY_BYTES;
 use super::refusal::Refusal;
-use axum::extract::{Request, State};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, ORIGIN,
 };
@@ -16,8 +17,7 @@ use tokio::time::timeout;
 
 /// The path that needs no token, because it tells nothing but the instance's id.
 pub(super) const HEALTH: &str = "/healthz";
-/// How long a request may take, from its headers to those of its answer. Only a body that comes
-/// slowly needs more.
+/// How long the body of a request may take, and then its answer.
 const REQUEST: Duration = Duration::from_secs(10);
 
 /// What a caller must show.
@@ -30,14 +30,24 @@ pub(super) struct Door {
 /// Lets a request pass, or answers it with a refusal. What is wrong is looked for in one order, so that
 /// a page learns nothing about the token.
 pub(super) async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    let mut response = match door.refusal(&request) {
-        Some(refusal) => refusal.into_response(),
-        None => timeout(REQUEST, next.run(request))
-            .await
-            .unwrap_or_else(|_| Refusal::Incomplete.into_response()),
+    let passed = match door.refusal(&request) {
+        Some(refusal) => Err(refusal),
+        None => answer(request, next).await,
     };
+    let mut response = passed.into_response();
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Reads the body first: who sends it slowly is told from a process that is slow to answer.
+async fn answer(mut request: Request, next: Next) -> Result<Response, Refusal> {
+    DefaultBodyLimit::max(BODY_BYTES).apply(&mut request);
+    let (parts, body) = request.into_parts();
+    let request = Request::from_parts(parts.clone(), body);
+    let body = timeout(REQUEST, Bytes::from_request(request, &())).await;
+    let body = body.map_err(|_| Refusal::Incomplete)??;
+    let request = Request::from_parts(parts, body.into());
+    timeout(REQUEST, next.run(request)).await.map_err(|_| Refusal::Unavailable)
 }
 
 impl Door {

@@ -22,7 +22,7 @@ pub(super) enum Refusal {
     TooLarge,
     /// Its body did not come, or not in time.
     Incomplete,
-    /// The process is ending, or too many watch.
+    /// The process is busy or ending, or too many watch.
     Unavailable,
 }
 
@@ -50,7 +50,7 @@ impl IntoResponse for Refusal {
             Self::Running => (409, "running", RUNNING),
             Self::TooLarge => (413, "too_large", "the body is larger than 64 KiB"),
             Self::Incomplete => (408, "timeout", "the request did not come whole in time"),
-            Self::Unavailable => (503, "unavailable", "too many watch, or the process is ending"),
+            Self::Unavailable => (503, "unavailable", "too many watch, or the process is busy"),
         };
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let mut response =
