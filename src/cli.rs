@@ -164,7 +164,7 @@ pub struct Sessions {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = CLOSE_EXIT_CODES)]
 pub struct Close {
-    /// The session's id, or the beginning of it that no other has
+    /// The session's id
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub session: String,
 

@@ -223,11 +223,12 @@ fn sessions_shows_every_editor_in_aligned_columns() {
 
 #[test]
 fn what_an_agent_calls_its_sessions_never_commands_the_terminal() {
+    const EVIL: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\nevil\u{9b}31m\u{202e}";
     let runtime = tempfile::tempdir().unwrap();
     let (port, _requests) = serve(|path| match path {
         "/healthz" => Some((200, r#"{"id":"hostile"}"#.to_owned())),
         _ => {
-            let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\nevil\u{9b}31m\u{202e}";
+            let evil = EVIL;
             let session = json!({
                 "sessionId": evil, "title": evil, "cwd": evil, "status": evil, "waitingFor": evil,
                 "remote": evil, "updatedAt": 1,
@@ -240,7 +241,7 @@ fn what_an_agent_calls_its_sessions_never_commands_the_terminal() {
     });
     put(runtime.path(), "hostile", port, std::process::id());
     for words in
-        [&["sessions"][..], &["sessions", "--json"], &["close", "\u{1b}"], &["close", "\u{1b}x"]]
+        [&["sessions"][..], &["sessions", "--json"], &["close", EVIL], &["close", "\u{1b}x"]]
     {
         let (_, output, errors) = run(runtime.path(), words);
         let text = format!("{output}{errors}");
@@ -274,7 +275,9 @@ fn close_tells_how_it_ended_in_its_exit_code_and_a_sentence() {
     ends(&["close", "no-such-session"], 4, "no session no-such-session is listed");
     ends(&["close", &session, "--instance", "none"], 4, "no session");
     let id = tether.record["id"].as_str().unwrap();
-    ends(&["close", &session[..session.len() - 1], "--instance", &id[..4]], 0, "closed session");
+    // A prefix is another session's id.
+    ends(&["close", &session[..session.len() - 1]], 4, "no session");
+    ends(&["close", &session, "--instance", &id[..4]], 0, "closed session");
     ends(&["close", &session], 4, "no session");
     tether.goes_on();
     ends(&["close", &session], 0, "closed session");

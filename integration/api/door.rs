@@ -7,6 +7,7 @@ use super::{Answer, Tether};
 fn refused(answer: Answer, status: u16, first: &mut Option<Answer>, what: &str) {
     assert_eq!(answer.status, status, "{what}: {answer:?}");
     assert!(answer.head.contains("cache-control: no-store"), "{what}: {answer:?}");
+    assert!(answer.head.contains("connection: close"), "it keeps a place: {what}: {answer:?}");
     assert!(!answer.head.contains("access-control"), "{what}: {answer:?}");
     let answer = Answer { head: undated(&answer.head), ..answer };
     assert_eq!(first.get_or_insert_with(|| answer.clone()), &answer, "{what}");

@@ -79,19 +79,14 @@ async fn close(flags: &Close) -> std::io::Result<(End, String)> {
     })
 }
 
-/// The session of that id, else the only one whose id begins so; the error is all that it could be.
-fn found(listed: Vec<Listed>, wanted: &str) -> Option<Result<Listed, Vec<Listed>>> {
-    let (exact, others): (Vec<_>, Vec<_>) =
-        listed.into_iter().partition(|listed| listed.session == wanted);
-    let mut candidates = exact;
-    if candidates.is_empty() {
-        candidates = others;
-        candidates.retain(|listed| listed.session.starts_with(wanted));
-    }
-    match candidates.len() {
+/// The session of that id; the error is all that have it. No prefix will do: agents count, and `s1`
+/// is not `s11`.
+fn found(mut listed: Vec<Listed>, wanted: &str) -> Option<Result<Listed, Vec<Listed>>> {
+    listed.retain(|listed| listed.session == wanted);
+    match listed.len() {
         0 => None,
-        1 => candidates.pop().map(Ok),
-        _ => Some(Err(candidates)),
+        1 => listed.pop().map(Ok),
+        _ => Some(Err(listed)),
     }
 }
 
@@ -118,5 +113,5 @@ fn choice(named: &impl Display, several: &[Listed]) -> String {
             format!("{} --instance {}", printable(session), instance.record.id)
         })
         .collect();
-    format!("{named} could be one of several sessions: name one of\n  {}", all.join("\n  "))
+    format!("{named} is known to several instances: name one of\n  {}", all.join("\n  "))
 }

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, ORIGIN,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, ORIGIN,
 };
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -30,12 +30,19 @@ pub(super) struct Door {
 /// Lets a request pass, or answers it with a refusal. What is wrong is looked for in one order, so that
 /// a page learns nothing about the token.
 pub(super) async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    let passed = match door.refusal(&request) {
+    let refusal = door.refusal(&request);
+    // Who shows no token keeps no place that others wait for.
+    let keeps_its_place = refusal.is_none() && request.uri().path() != HEALTH;
+    let passed = match refusal {
         Some(refusal) => Err(refusal),
         None => answer(request, next).await,
     };
     let mut response = passed.into_response();
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if !keeps_its_place {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 
