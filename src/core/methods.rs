@@ -200,16 +200,8 @@ pub fn news(message: &[u8]) -> Option<News> {
     const TITLE: &str = "session_info_update";
     const STATE: &str = "state_update";
     #[derive(Deserialize)]
-    struct Message {
-        params: Params,
-    }
-    #[derive(Deserialize)]
-    struct Params {
-        update: Update,
-    }
-    #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Update {
+    struct Told {
         session_update: String,
         #[serde(default, deserialize_with = "present")]
         title: Option<Option<String>>,
@@ -221,7 +213,7 @@ pub fn news(message: &[u8]) -> Option<News> {
     if !text.contains(TITLE) && !text.contains(STATE) {
         return None;
     }
-    let Message { params: Params { update } } = serde_json::from_str(text).ok()?;
+    let update: Told = update(message)?;
     match update.session_update.as_str() {
         TITLE => update.title.map(News::Title),
         STATE => {
@@ -230,6 +222,38 @@ pub fn news(message: &[u8]) -> Option<News> {
         }
         _ => None,
     }
+}
+
+/// Whether a `session/update` may be some of a session's history: what was said and done in it. The
+/// rest tells how it stands, and comes with each load.
+pub fn is_history(message: &[u8]) -> bool {
+    const STANDS: [&str; 6] = [
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "state_update",
+        "usage_update",
+    ];
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Told {
+        session_update: String,
+    }
+    update(message).is_none_or(|Told { session_update }| !STANDS.contains(&&*session_update))
+}
+
+/// What a `session/update` tells.
+fn update<'a, T: Deserialize<'a>>(message: &'a [u8]) -> Option<T> {
+    #[derive(Deserialize)]
+    struct Message<T> {
+        params: Params<T>,
+    }
+    #[derive(Deserialize)]
+    struct Params<T> {
+        update: T,
+    }
+    serde_json::from_slice(message).ok().map(|Message { params: Params { update } }| update)
 }
 
 /// `stopReason` of the answer to a prompt.
@@ -312,34 +336,6 @@ pub fn editor(initialize: &[u8]) -> Option<Editor> {
         text.truncate(text.floor_char_boundary(limits::SUMMARY_TEXT));
     }
     Some(Editor { name, version })
-}
-
-/// Whether a `session/update` may be some of a session's history: what was said and done in it. The
-/// rest tells how it stands, and comes with each load.
-pub fn is_history(message: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Message {
-        params: Params,
-    }
-    #[derive(Deserialize)]
-    struct Params {
-        update: Update,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Update {
-        session_update: String,
-    }
-    const STANDS: [&str; 6] = [
-        "available_commands_update",
-        "current_mode_update",
-        "config_option_update",
-        "session_info_update",
-        "state_update",
-        "usage_update",
-    ];
-    let read = serde_json::from_slice::<Message>(message);
-    read.map_or(true, |message| !STANDS.contains(&&*message.params.update.session_update))
 }
 
 /// What an agent can do to restore sessions, from its answer to `initialize`.

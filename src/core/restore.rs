@@ -23,7 +23,7 @@ pub struct Restore {
     signed_in: bool,
     /// Attempts whose fate is unknown.
     broken: u32,
-    /// When this way was first tried, or is to be given up.
+    /// When this way was first tried since its last attempt broke: its time runs from there.
     since: Option<Millis>,
     /// Another loss came meanwhile: once this restore is done, one more follows (V7).
     pub again: bool,

@@ -156,8 +156,9 @@ impl Core {
             _ => false,
         };
         // The cursor moves when the event has been dealt with (R3): by the end of this step it is,
-        // whatever becomes of it, and an answer may end the session on the way. An id that cannot be sent back leaves the cursor where it is; what the server then sends
-        // again is known by its id and content.
+        // whatever becomes of it, and an answer may end the session on the way. An id that cannot be
+        // sent back leaves the cursor where it is; what the server then sends again is known by its id
+        // and content.
         if let Some(id) = id.filter(|id| is_header_value(id)) {
             session.stream.cursor = Some(id).filter(|id| !id.is_empty());
         }
