@@ -448,14 +448,15 @@ impl Checks {
         Seen::Answer { request, result: None }
     }
 
-    /// The core posts a message.
-    pub fn posts(&mut self, now: u64, session: Option<&str>, body: &[u8]) {
+    /// The core posts a message; the id, if it is a request of its own.
+    pub fn posts(&mut self, now: u64, session: Option<&str>, body: &[u8]) -> Option<String> {
         let Ok(posted) = serde_json::from_slice::<Posted<'_>>(body) else {
-            return self.fail("I5", "a POST that is no JSON object");
+            self.fail("I5", "a POST that is no JSON object");
+            return None;
         };
         let id = posted.id.map(RawValue::get).unwrap_or_default();
         if posted.method.is_none() || self.is_of_the_editor(&posted, id) {
-            return;
+            return None;
         }
         if self.open.contains_key(id) {
             self.fail("I9", format!("the core's own request has the id of an open one: {id}"));
@@ -465,6 +466,7 @@ impl Checks {
         {
             self.own_loads.insert(session.to_owned(), now);
         }
+        serde_json::from_str(id).ok()
     }
 
     fn is_of_the_editor(&self, posted: &Posted<'_>, id: &str) -> bool {
@@ -518,7 +520,10 @@ impl Checks {
         // editor's.
         let may_repeat =
             matches!(posted.method.as_deref(), Some("initialize" | "authenticate" | "auth/login"));
-        if *times > 1 && may_repeat {
+        // A person's answer goes to the same question that is asked again, whatever became of the POST
+        // that was given up (V6).
+        let is_asked_again = posted.method.is_none() && self.given_up.contains(&number);
+        if *times > 1 && (may_repeat || is_asked_again) {
             return;
         }
         if *times > 1 {

@@ -23,6 +23,8 @@ pub struct Editor {
     open: Vec<String>,
     /// Every id so far.
     used: BTreeSet<String>,
+    /// The newest id of the core's own.
+    pub own: Option<String>,
     /// `initialize` was answered with a result.
     pub is_up: bool,
     asks_for_link: bool,
@@ -68,6 +70,7 @@ impl Editor {
             past: BTreeMap::new(),
             open: Vec::new(),
             used: BTreeSet::new(),
+            own: None,
             is_up: false,
             asks_for_link: false,
             sound: BTreeSet::new(),
@@ -193,8 +196,8 @@ impl Editor {
         self.open.retain(|id| *id != request.id);
         if let Some(session) = &request.session {
             match result {
-                Some(_) => self.sound.insert(session.clone()),
-                None => self.sound.remove(session),
+                Some(_) if request.method != "session/close" => self.sound.insert(session.clone()),
+                _ => self.sound.remove(session),
             };
         }
         match (request.method.as_str(), result) {
@@ -244,8 +247,18 @@ impl Editor {
             0 => format!("\"e-{number}\""),
             1 => format!("{number}.0"),
             2 => format!("\"{number}\""),
-            // An id as the core makes them.
-            3 => format!("\"acp-tether-own-{}\"", self.chance.between(1, 30)),
+            // An id that the core may be about to take.
+            3 => {
+                let ahead = self.chance.between(1, 4);
+                let own = self.own.as_deref().and_then(|own| own.rsplit_once('-'));
+                let next = |(run, last): (&str, &str)| {
+                    Some((run.to_owned(), last.parse::<u64>().ok()? + ahead))
+                };
+                match own.and_then(next) {
+                    Some((run, next)) => format!("\"{run}-{next}\""),
+                    None => number.to_string(),
+                }
+            }
             _ => number.to_string(),
         };
         let id = if self.used.insert(id.clone()) { id } else { number.to_string() };

@@ -180,6 +180,8 @@ pub struct Frame {
     pub id: Option<String>,
     /// The data.
     pub data: String,
+    /// When the agent said it.
+    pub at: u64,
 }
 
 /// What the remote does to the world.
@@ -234,6 +236,8 @@ pub struct Remote {
     asks: u64,
     /// The numbering of events of the streams that begin: another one whenever one begins anew.
     numbering: u64,
+    /// What time it is.
+    pub now: u64,
     /// Every message ever sent, by its number `_n`.
     pub sent: Vec<Sent>,
     /// What follows from the last call.
@@ -330,6 +334,7 @@ impl Remote {
             turns: 0,
             asks: 0,
             numbering: 1,
+            now: 0,
             sent: Vec::new(),
             out: Vec::new(),
             in_body: None,
@@ -870,7 +875,7 @@ impl Remote {
         }
         let Some(known) = self.connections.get_mut(connection) else { return };
         let channel = known.channel(session, self.numbering);
-        let mut frame = Frame { id: None, data: text };
+        let mut frame = Frame { id: None, data: text, at: self.now };
         if self.kind.numbered && (!is_answer || self.kind.numbers_answers) {
             channel.last_id += 1;
             // With a named numbering ids are bare numbers, and come again.

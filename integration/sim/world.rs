@@ -143,6 +143,8 @@ enum Phase {
 
 /// The backoff's cap and the longest timeout of ours, and a little (I19).
 const SETTLED: u64 = 15_000 + 60_000 + 10_000;
+/// What the agent said so long ago may come after an answer that it said later (R12).
+const HELD: u64 = 2_000;
 /// What a request of a probe may wait: `--hold`, and a little.
 const PROBED: u64 = 35_000;
 const NIGHT: u64 = 8 * 3_600_000;
@@ -210,6 +212,7 @@ impl World {
                 _ => {
                     let Some(((at, _), due)) = self.queue.pop_first() else { break };
                     self.now = self.now.max(at);
+                    self.remote.now = self.now;
                     self.happen(due);
                 }
             }
@@ -532,7 +535,9 @@ impl World {
 
     fn post(&mut self, post: Post) {
         let session = post.session.as_ref().map(|session| session.0.to_string());
-        self.checks.posts(self.now, session.as_deref(), &post.body);
+        if let Some(own) = self.checks.posts(self.now, session.as_deref(), &post.body) {
+            self.editor.own = Some(own);
+        }
         // An opening for the sake of a message is none that repeats by itself.
         self.openings.remove(&session);
         let is_connect = post.connection.is_none();
@@ -769,6 +774,11 @@ impl World {
 
     /// The remote writes an event.
     fn put(&mut self, reader: u64, frame: Frame) {
+        if frame.at + HELD <= self.now
+            && let Some(number) = number_of(&frame.data)
+        {
+            self.checks.stalls(number);
+        }
         match self.streams.get_mut(&reader) {
             Some(stream) if !stream.is_dead && !stream.is_closed => {
                 if let Some(held) = &mut stream.held {
@@ -841,7 +851,7 @@ impl World {
             let id = stream.id.clone();
             if let StreamEvent::Message { id, data: Some(data) } = &event {
                 let id = id.as_ref().map(text);
-                self.is_lost(&Frame { id, data: text(data) });
+                self.is_lost(&Frame { id, data: text(data), at: self.now });
             }
             if is_closed && self.chance.one_in(4) {
                 self.stale(Event::Stream(id, event));

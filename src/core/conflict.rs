@@ -6,14 +6,19 @@ use super::posts::{lost_by, speaks_of_the_connection};
 use super::recovery::lost;
 use super::session::{LaneName, Scope, Standing, StreamState};
 use super::timers::Timer;
-use super::{Core, Effect, End, Generation, Level, Open, Step, StreamEvent, StreamId, name};
+use super::{
+    Core, Effect, End, Generation, Level, Open, Step, StreamEvent, StreamId, limits, name,
+};
 
-/// A second GET of the connection's stream, which asks whether the connection lives (R8).
-#[derive(Debug)]
-pub(super) struct Probe {
-    generation: Generation,
-    /// The answer did not come; it is asked again.
-    pub is_waiting: bool,
+/// The question to the connection whether it lives, which a GET of its own stream asks (R8).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    /// A second GET of that stream is under way.
+    Asked(Generation),
+    /// It was not answered; the question is asked again in a moment.
+    Waiting,
+    /// That stream is being opened for its own sake, and its GET asks too.
+    Opening,
 }
 
 impl Core {
@@ -89,19 +94,43 @@ impl Core {
             cursor: own.and_then(|own| own.stream.cursor.clone()),
             renew_credential: false,
         }));
-        self.probe = Some(Probe { generation, is_waiting: false });
+        self.probe = Some(Probe::Asked(generation));
+    }
+
+    /// The connection's own stream is to be opened: that GET asks, too. Where the question is under
+    /// way, its GET is the one that serves: another would take its place in the server, and what was
+    /// given to it would be lost.
+    pub(super) fn ask_by_opening(
+        &mut self,
+        scope: &Scope,
+        step: &mut Step<'_>,
+    ) -> Option<Generation> {
+        if scope.is_some() || self.probe.is_none() {
+            return None;
+        }
+        let renewed = self.sessions.get(scope).is_some_and(|own| own.stream.renewed);
+        let asked = match self.probe {
+            Some(Probe::Asked(generation)) if !renewed => Some(generation),
+            _ => {
+                self.drop_probe(step);
+                None
+            }
+        };
+        self.timers.disarm(&Timer::Probe);
+        self.probe = Some(Probe::Opening);
+        asked
     }
 
     /// Whether the connection is being asked.
     pub(super) fn is_asking_connection(&self) -> bool {
-        self.probe.as_ref().is_some_and(|probe| !probe.is_waiting)
+        matches!(self.probe, Some(Probe::Asked(_) | Probe::Opening))
     }
 
     /// Whether a stream is the one that asks.
     pub(super) fn is_probe(&self, stream: &StreamId) -> bool {
         stream.session.is_none()
             && stream.epoch == self.epoch
-            && self.probe.as_ref().is_some_and(|probe| probe.generation == stream.generation)
+            && self.probe == Some(Probe::Asked(stream.generation))
     }
 
     /// The connection answered.
@@ -112,32 +141,16 @@ impl Core {
         step: &mut Step<'_>,
     ) {
         match event {
-            StreamEvent::Opened { .. } if self.is_asked_for_since(stream) => {
-                // Ours follows it, and replaces it in the server.
-                self.drop_probe(step);
-                self.timers.disarm(&Timer::Probe);
-                if let Some(own) = self.sessions.get_mut(&None) {
-                    own.stream.broke = true;
-                }
-                self.connection_lives(step);
-            }
             StreamEvent::Opened { .. } => {
-                // It replaces ours; most servers have ended that one already.
-                self.close_stream(&None, step);
-                self.end_probe();
-                if let Some(own) = self.sessions.get_mut(&None) {
-                    own.stream.state = StreamState::Opening(stream.generation);
-                }
+                self.replace_own(stream.generation, step);
+                self.probe = Some(Probe::Opening);
+                self.timers.disarm(&Timer::Probe);
                 self.stream_event(stream, event, step);
-                self.connection_lives(step);
             }
             StreamEvent::Refused(response) => match response.status {
                 404 | 410 => self.lose(lost_by(&response), step),
                 400 if speaks_of_the_connection(&response) => self.lose(lost_by(&response), step),
-                200..=299 | 409 => {
-                    self.end_probe();
-                    self.connection_lives(step);
-                }
+                200..=299 | 409 => self.connection_lives(step),
                 _ => self.ask_again(step),
             },
             StreamEvent::Failed(_) | StreamEvent::Ended(End::Clean | End::Broken(_)) => {
@@ -147,29 +160,88 @@ impl Core {
         }
     }
 
-    /// Whether our own stream was asked for after this one.
-    fn is_asked_for_since(&self, probe: &StreamId) -> bool {
-        let own = self.sessions.get(&None).and_then(|own| own.stream.generation());
-        own.is_some_and(|own| own > probe.generation)
+    /// A new generation is the connection's own stream. What the server gave to the one before it is
+    /// still on its way: that is read to its end.
+    fn replace_own(&mut self, generation: Generation, step: &mut Step<'_>) {
+        self.drop_replaced(step);
+        let Some(own) = self.sessions.get_mut(&None) else { return };
+        if let StreamState::Open { generation: before, .. } = own.stream.state {
+            self.replaced = Some(before);
+            self.timers.arm(Timer::Replaced, step.now.plus(limits::REPLACED));
+        } else {
+            self.close_stream(&None, step);
+        }
+        let Some(own) = self.sessions.get_mut(&None) else { return };
+        own.stream.state = StreamState::Opening(generation);
     }
 
-    /// Asks no longer: a GET that is under way must not become a stream that nobody reads.
-    pub(super) fn drop_probe(&mut self, step: &mut Step<'_>) {
-        if let Some(Probe { generation, is_waiting: false }) = self.probe.take() {
+    /// Whether a stream is the one that the question replaced.
+    pub(super) fn is_replaced(&self, stream: &StreamId) -> bool {
+        stream.session.is_none()
+            && stream.epoch == self.epoch
+            && self.replaced == Some(stream.generation)
+    }
+
+    /// Something happened on the stream that the question replaced.
+    pub(super) fn replaced_event(
+        &mut self,
+        stream: &StreamId,
+        event: StreamEvent,
+        step: &mut Step<'_>,
+    ) {
+        if let StreamEvent::Ended(end) = &event {
+            self.replaced = None;
+            self.timers.disarm(&Timer::Replaced);
+            if matches!(end, End::Broken(_)) {
+                self.doubt_replaced(step);
+            }
+        } else if matches!(event, StreamEvent::Message { .. }) {
+            self.stream_event(stream, event, step);
+        }
+    }
+
+    /// The stream that the question replaced should have ended by now.
+    pub(super) fn give_up_replaced(&mut self, step: &mut Step<'_>) {
+        self.drop_replaced(step);
+        self.doubt_replaced(step);
+    }
+
+    fn doubt_replaced(&mut self, step: &mut Step<'_>) {
+        self.doubt_sent(&None, step);
+        self.doubt_restores(&None, step);
+    }
+
+    /// Reads the stream that the question replaced no longer.
+    pub(super) fn drop_replaced(&mut self, step: &mut Step<'_>) {
+        self.timers.disarm(&Timer::Replaced);
+        if let Some(generation) = self.replaced.take() {
             let stream = StreamId { session: None, epoch: self.epoch, generation };
             step.out.push(Effect::Close(stream));
         }
     }
 
-    fn end_probe(&mut self) {
-        self.probe = None;
-        self.timers.disarm(&Timer::Probe);
+    /// The connection's own stream was opened, or refused by one that lives.
+    pub(super) fn opening_answered(&mut self, scope: &Scope, lives: bool, step: &mut Step<'_>) {
+        if scope.is_some() || self.probe != Some(Probe::Opening) {
+            return;
+        }
+        if lives {
+            self.connection_lives(step);
+        } else {
+            self.ask_again(step);
+        }
+    }
+
+    /// Asks no longer: a GET that is under way must not become a stream that nobody reads.
+    pub(super) fn drop_probe(&mut self, step: &mut Step<'_>) {
+        if let Some(Probe::Asked(generation)) = self.probe.take() {
+            let stream = StreamId { session: None, epoch: self.epoch, generation };
+            step.out.push(Effect::Close(stream));
+        }
     }
 
     fn ask_again(&mut self, step: &mut Step<'_>) {
-        if let Some(probe) = &mut self.probe {
-            probe.is_waiting = true;
-        }
+        self.probe = Some(Probe::Waiting);
         let Some(own) = self.sessions.get_mut(&None) else { return };
         let delay = own.stream.backoff.next_after_failure(&mut self.chance);
         self.timers.arm(Timer::Probe, step.now.plus(delay));
@@ -178,6 +250,8 @@ impl Core {
     /// The connection lives: a suspected session is gone from it alone. One that was attached is
     /// restored; for one that was not, its message simply fails.
     fn connection_lives(&mut self, step: &mut Step<'_>) {
+        self.probe = None;
+        self.timers.disarm(&Timer::Probe);
         let suspected: Vec<_> = self
             .sessions
             .iter_mut()

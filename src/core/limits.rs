@@ -35,6 +35,8 @@ pub const ORPHAN_TIMEOUT: Millis = Millis(600_000);
 pub const CANCEL_GRACE: Millis = Millis(5_000);
 /// How long 409 to a stream may mean our own old stream (R7).
 pub const OLD_STREAM: Millis = Millis(30_000);
+/// How long the connection's stream is read that our question replaced (R8).
+pub const REPLACED: Millis = Millis(1_000);
 /// The silence after which a replay is at its end, and how long it is waited for (R12).
 pub const REPLAY_QUIET: Millis = Millis(50);
 /// See [`REPLAY_QUIET`].

@@ -101,6 +101,8 @@ pub struct Core {
     tickets: u64,
     /// The question to the connection whether it lives, if one is asked (R8).
     probe: Option<Probe>,
+    /// The connection's own stream that the question replaced: it is read to its end (R8).
+    replaced: Option<Generation>,
     /// The POSTs under way. An outcome of any other is of no interest.
     posts: BTreeMap<PostId, Posting>,
     /// The scopes that may not post because too many POSTs are under way; the first waits longest.
@@ -140,6 +142,7 @@ impl Core {
             calls: BTreeMap::new(),
             tickets: 0,
             probe: None,
+            replaced: None,
             posts: BTreeMap::new(),
             crowded: VecDeque::new(),
             queued_bytes: 0,
@@ -168,6 +171,9 @@ impl Core {
             }
             Event::Stream(stream, event) if self.is_probe(&stream) => {
                 self.probe_answered(&stream, event, step);
+            }
+            Event::Stream(stream, event) if self.is_replaced(&stream) => {
+                self.replaced_event(&stream, event, step);
             }
             Event::Stream(stream, _) => {
                 self.roster.expect_nothing();
@@ -219,6 +225,7 @@ impl Core {
             Timer::Restore(scope) => self.restore_due(&scope, step),
             Timer::Question(scope) => self.withdraw(&scope, Some(self.epoch), step),
             Timer::Probe => self.ask_connection(step),
+            Timer::Replaced => self.give_up_replaced(step),
             Timer::Silent(scope) => self.silent(&scope, step),
             // What is due is found in `go_on_leaving`.
             Timer::Shutdown => {}

@@ -89,10 +89,10 @@ impl Core {
         }
     }
 
-    /// A request was answered before its POST was: whatever becomes of the message concerns nobody
-    /// any more, least of all a later request with the same id.
-    pub(super) fn disown(&mut self, scope: &Scope, id: &RequestId) {
-        let is_its = |message: &Queued| matches!(&message.waiter, Waiter::Editor(own) if own == id);
+    /// A request was answered before its POST was, or is given up: whatever becomes of the message
+    /// concerns nobody any more, least of all a later request with the same id.
+    pub(super) fn disown(&mut self, scope: &Scope, waiter: &Waiter) {
+        let is_its = |message: &Queued| message.waiter == *waiter;
         for posting in self.posts.values_mut() {
             if let Posting::Message(_, _, message) = posting
                 && is_its(message)
@@ -350,7 +350,9 @@ impl Core {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
             Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
             // The next way of a restore may be the load that is asked for (C3).
-            Verdict::Conflict(failure) if matches!(message.waiter, Waiter::Own(_)) => {
+            Verdict::Conflict(failure)
+                if matches!(message.waiter, Waiter::Own(_) | Waiter::Settled) =>
+            {
                 self.fail_message(&message, &failure, step);
             }
             Verdict::Conflict(failure) => {

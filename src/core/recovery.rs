@@ -59,6 +59,7 @@ impl Core {
         }
         step.log(Level::Warn, why.as_str());
         self.drop_probe(step);
+        self.drop_replaced(step);
         // From here on nothing is posted: a held answer that goes on may free its lane.
         let (backoff, told) = (Backoff::default(), why.clone());
         let down = Down { why: told, request: None, backoff, renewed: false, stopped: None };
@@ -264,11 +265,13 @@ impl Core {
         version.and_then(|version| version.parse::<u32>().ok()).is_some_and(|version| version >= 2)
     }
 
-    /// An id of ours, as raw JSON, that no open request has (I9).
+    /// An id of ours, as raw JSON, that no open request has (I9), nor one to come: another
+    /// acp-tether may be the editor's end, and an answer to a request that we gave up may be late.
     pub(super) fn own_id(&mut self) -> String {
         loop {
             self.own_ids += 1;
-            let id = format!("\"acp-tether-own-{}\"", self.own_ids);
+            let run = self.settings.seed & 0xffff_ffff;
+            let id = format!("\"acp-tether-own-{run:08x}-{}\"", self.own_ids);
             if !self.ledger.is_open(&RequestId::of_own(&id)) {
                 return id;
             }

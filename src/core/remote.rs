@@ -11,7 +11,7 @@ use super::error::{Delivery, Failure, Kind};
 use super::message::{self, Id, Message, Params, RequestId};
 use super::methods::{self, Method};
 use super::requests::{Asked, OpenRequest};
-use super::session::{Scope, Setup, Standing};
+use super::session::{Scope, Setup, Standing, Waiter};
 use super::timers::Timer;
 use super::{Core, Epoch, Level, SessionId, Step, limits, name};
 
@@ -141,7 +141,7 @@ impl Core {
         is_error: bool,
         step: &mut Step<'_>,
     ) {
-        if let Some(own) = self.own.remove(id) {
+        if let Some(own) = self.forget_own(id) {
             return self.own_answered(&own, id, answer, is_error, step);
         }
         let Some(request) = self.ledger.close(id) else {
@@ -150,7 +150,7 @@ impl Core {
         };
         self.forget_request(id, &request.session);
         if !request.accepted {
-            self.disown(&request.session, id);
+            self.disown(&request.session, &Waiter::Editor(id.clone()));
         }
         step.line(message::as_line(answer.clone()));
         self.roster.note_message(&request.session, step.now);
@@ -180,6 +180,10 @@ impl Core {
             method if method.attaches() => {
                 if let Some(session) = self.sessions.get_mut(&request.session) {
                     session.attached = true;
+                    if method.mends() && matches!(session.standing, Standing::Failed(_)) {
+                        // It is late, and the agent has the session all the same.
+                        session.standing = Standing::Sound;
+                    }
                     session.setup = setup.unwrap_or_else(|| std::mem::take(&mut session.setup));
                 }
                 self.note_success(request, answer, step);

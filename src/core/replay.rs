@@ -133,8 +133,13 @@ impl Core {
         };
         let released: Vec<Held> = session.held.extract_if(.., |held| !waits(held)).collect();
         if !session.held.is_empty() {
-            let wait = if is_away { limits::REPLAY_WAIT } else { limits::REPLAY_QUIET };
-            self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(wait));
+            let patient = session.held.iter().map(|held| held.since.plus(limits::REPLAY_WAIT));
+            let until = match patient.filter(|at| *at > step.now).min() {
+                Some(at) if is_away => at,
+                None if is_away => step.now.plus(limits::REPLAY_WAIT),
+                _ => step.now.plus(limits::REPLAY_QUIET),
+            };
+            self.timers.arm(Timer::Quiet(scope.clone()), until);
         }
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);

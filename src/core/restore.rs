@@ -8,7 +8,7 @@ use super::error::{Delivery, Failure};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::methods;
-use super::session::{Queued, Scope, Standing, Waiter};
+use super::session::{Queued, Scope, Standing, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, Level, Millis, Step, limits, name};
 
@@ -191,7 +191,7 @@ impl Core {
 
     /// The answer to a restore may be lost: it is asked for again in a moment.
     pub(super) fn restore_again(&mut self, id: &RequestId, step: &mut Step<'_>) {
-        let Some(Own::Restore(scope)) = self.own.remove(id) else { return };
+        let Some(Own::Restore(scope)) = self.forget_own(id) else { return };
         self.forget_request(id, &scope);
         let Some(restore) = self.restore_of(&scope, id) else { return };
         restore.broken += 1;
@@ -216,8 +216,7 @@ impl Core {
                 let is_sent_load = restore.way == Way::Load && !session.is_waiting(&id);
                 session.stale_replay |= is_sent_load;
                 session.held.retain(|held| held.request != id);
-                self.own.remove(&id);
-                self.drop_own_message(scope, &id);
+                self.forget_own(&id);
                 step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));
                 self.stays_unknown(scope);
                 self.try_next_way(scope, step);
@@ -258,6 +257,9 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let Standing::Restoring(restore) = std::mem::take(&mut session.standing) else { return };
         session.attached = true;
+        // The agent replayed to a stream that is not there: it comes with the next one (V3).
+        let is_open = matches!(session.stream.state, StreamState::Open { .. });
+        session.stale_replay |= restore.way == Way::Load && !is_open;
         self.timers.disarm(&Timer::Restore(scope.clone()));
         step.log(Level::Info, format!("{} is restored", name(scope)));
         self.keep_questions(scope, step);
@@ -285,9 +287,8 @@ impl Core {
         self.timers.disarm(&Timer::Restore(scope.clone()));
         let is_sent = restore.request.as_ref().is_some_and(|id| !session.is_waiting(id));
         session.stale_replay |= restore.way == Way::Load && (is_sent || restore.may_have_arrived());
-        self.own.retain(|id, _| Some(id) != restore.request.as_ref());
         if let Some(id) = &restore.request {
-            self.drop_own_message(scope, id);
+            self.forget_own(id);
         }
         Some(restore)
     }
@@ -312,15 +313,12 @@ impl Core {
         }
     }
 
-    fn drop_own_message(&mut self, scope: &Scope, id: &RequestId) {
-        let Some(session) = self.sessions.get_mut(scope) else { return };
-        session.messages.queue.retain(|message| {
-            let is_dropped = matches!(&message.waiter, Waiter::Own(own) if own == id);
-            if is_dropped {
-                self.queued_bytes -= message.body.len();
-            }
-            !is_dropped
-        });
+    /// Nobody waits for a request of ours any more: it is not sent, least of all once more.
+    pub(super) fn forget_own(&mut self, id: &RequestId) -> Option<Own> {
+        let own = self.own.remove(id)?;
+        let lane = own.restores().cloned().unwrap_or_default();
+        self.disown(&lane, &Waiter::Own(id.clone()));
+        Some(own)
     }
 }
 

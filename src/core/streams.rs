@@ -18,18 +18,24 @@ use super::{
 impl Core {
     /// Asks for a scope's stream, as its next generation.
     pub(super) fn open_stream(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let asked = self.ask_by_opening(scope, step);
         let (Link::Up(connection), Some(session)) = (&self.link, self.sessions.get_mut(scope))
         else {
             return;
         };
-        self.generations += 1;
-        let generation = Generation(self.generations);
+        let generation = asked.unwrap_or_else(|| {
+            self.generations += 1;
+            Generation(self.generations)
+        });
         let stream = &mut session.stream;
         stream.state = StreamState::Opening(generation);
         stream.was_attached = session.attached;
         self.timers.disarm(&Timer::Reopen(scope.clone()));
         let unopened = step.now.plus(self.settings.post_timeout);
         self.timers.arm(Timer::Unopened(scope.clone()), unopened);
+        if asked.is_some() {
+            return;
+        }
         step.out.push(Effect::Open(Open {
             stream: StreamId { session: scope.clone(), epoch: self.epoch, generation },
             connection: connection.clone(),
@@ -114,6 +120,7 @@ impl Core {
         self.drain(scope, step);
         self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
+        self.opening_answered(scope, true, step);
         self.pump(scope, step);
     }
 
@@ -254,6 +261,9 @@ impl Core {
     fn stream_refused(&mut self, scope: &Scope, response: &Response, step: &mut Step<'_>) {
         let status = response.status;
         self.timers.disarm(&Timer::Unopened(scope.clone()));
+        if matches!(status, 200..=299 | 409) {
+            self.opening_answered(scope, true, step);
+        }
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
@@ -428,6 +438,7 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Stopped;
         }
+        self.opening_answered(scope, false, step);
         // What was sent may be answered, but on a stream that nobody opens: it is in doubt (R10).
         self.doubt_sent(scope, step);
         self.fail_waiting(scope, &failure, step);

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 
+use super::methods::Offers;
 use super::*;
 
 /// A core and what it did, one line an effect.
@@ -425,13 +426,135 @@ fn r9_where_the_server_holds_an_old_stream_the_answer_may_have_gone_there() {
 
 #[test]
 fn r8_a_probe_that_a_loss_overtakes_is_closed() {
+    let mut world = asked_whether_it_lives();
+    world.line(r#"{"jsonrpc":"2.0","id":5,"method":"session/list"}"#);
+    let told = world.answer(2, response(410));
+    assert!(told.contains("close 3"), "nobody would read it: {told}");
+}
+
+#[test]
+fn r8_the_stream_that_the_question_replaces_is_read_to_its_end() {
+    for end in [End::Clean, End::Broken("reset".into())] {
+        let mut world = asked_whether_it_lives();
+        world.line(r#"{"jsonrpc":"2.0","id":5,"method":"session/list"}"#);
+        world.answer(2, response(202));
+        let told = world.opened(3);
+        assert!(!told.contains("close 0"), "an answer may be on its way on it: {told}");
+        let answer = r#"{"jsonrpc":"2.0","id":5,"result":{}}"#;
+        assert_eq!(world.says(0, answer), format!("line {answer}\n"));
+        assert_eq!(world.on(0, StreamEvent::Ended(end)), "", "the other one lives");
+        assert_eq!(world.says(0, answer), "");
+        assert_eq!(world.pass(limits::REPLACED.0), "", "it has ended already");
+    }
+    let mut world = asked_whether_it_lives();
+    world.opened(3);
+    assert!(world.pass(limits::REPLACED.0).contains("close 0"), "some servers end it never");
+}
+
+#[test]
+fn r8_what_the_replaced_stream_may_have_lost_is_in_doubt() {
+    let mut world = asked_whether_it_lives();
+    world.line(r#"{"jsonrpc":"2.0","id":5,"method":"session/list"}"#);
+    world.answer(2, response(202));
+    world.opened(3);
+    world.on(0, StreamEvent::Ended(End::Broken("reset".into())));
+    let told = world.pass(limits::ORPHAN_TIMEOUT.0);
+    assert!(told.contains("\"id\":5,\"error\""), "the list is open for ever: {told}");
+}
+
+#[test]
+fn r8_where_our_stream_ends_meanwhile_the_get_that_asks_takes_its_place() {
+    let mut world = asked_whether_it_lives();
+    world.core.opening.offers.resume = true;
+    assert_eq!(world.on(0, StreamEvent::Ended(End::Clean)), "", "two would replace each other");
+    let told = world.opened(3);
+    assert!(!told.contains("close"), "it is ours now: {told}");
+    assert!(told.contains("open 4 s"), "the connection lives: {told}");
+    let question = r#"{"jsonrpc":"2.0","id":"q","method":"_x/ask"}"#;
+    assert!(world.says(3, question).contains("_x/ask"));
+}
+
+#[test]
+fn r8_where_our_stream_is_opened_again_it_asks_as_well() {
+    let mut world = asked_whether_it_lives();
+    world.core.opening.offers.resume = true;
+    world.on(3, StreamEvent::Failed(Outcome::Broken("reset".into())));
+    world.on(0, StreamEvent::Ended(End::Clean));
+    assert_eq!(world.pass(1_000).matches("open").count(), 1, "one asks, not two");
+    let told = world.opened(4);
+    assert!(told.contains("open 5 s"), "it was answered: {told}");
+    assert!(!world.pass(60_000).contains("open 6 -"), "nobody asks again");
+}
+
+/// Session `s`, whose stream was refused with 404: GET 3 asks the connection whether it lives.
+fn asked_whether_it_lives() -> World {
     let mut world = World::with_session();
     let Outcome::Response(unknown) = response(404) else { panic!() };
     world.on(1, StreamEvent::Ended(End::Clean));
-    assert_eq!(world.on(2, StreamEvent::Refused(unknown.clone())), "open 3 -\n");
-    world.on(0, StreamEvent::Ended(End::Clean));
-    let told = world.on(4, StreamEvent::Refused(unknown));
-    assert!(told.contains("close 3"), "nobody would read it: {told}");
+    assert_eq!(world.on(2, StreamEvent::Refused(unknown)), "open 3 -\n");
+    world
+}
+
+/// The same, lost from its connection: POST 2 is what restores it.
+fn restoring(offers: Offers) -> World {
+    let mut world = asked_whether_it_lives();
+    world.core.opening.offers = offers;
+    assert!(world.opened(3).contains("open 4 s"));
+    let Outcome::Response(unknown) = response(404) else { panic!() };
+    assert!(world.on(4, StreamEvent::Refused(unknown)).starts_with("post 2 s"));
+    world
+}
+
+#[test]
+fn i9_a_restore_that_was_given_up_is_not_posted_once_more() {
+    let mut world = restoring(Offers { resume: true, ..Offers::default() });
+    world.answer(2, response(429));
+    assert!(world.pass(1_000).contains("post 3 s"));
+    assert!(!world.pass(limits::RESTORE_TIMEOUT.0 - 1_000).contains("abandon"), "it is under way");
+    world.answer(3, response(429));
+    let told = world.pass(60_000);
+    assert!(!told.contains("post"), "nobody waits for it: {told}");
+}
+
+#[test]
+fn v3_a_replay_to_a_stream_that_was_not_there_comes_with_the_next_and_is_not_passed_on() {
+    let mut world = restoring(Offers { load: true, ..Offers::default() });
+    assert_eq!(world.answer(2, response(202)), "open 5 s\n");
+    let Outcome::Response(refused) = response(401) else { panic!() };
+    assert_eq!(world.on(5, StreamEvent::Refused(refused.clone())), "open 6 s\n");
+    world.on(6, StreamEvent::Refused(refused));
+    let id = world.core.own_ids;
+    world.says(
+        3,
+        &format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":{{}}}}"#),
+    );
+    assert_eq!(world.line(PROMPT), "open 7 s\n");
+    assert_eq!(world.opened(7), "", "the replay may come first");
+    let replay = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(7, replay), "");
+    assert!(world.pass(limits::REPLAY_QUIET.0).contains(PROMPT));
+}
+
+#[test]
+fn c3_a_load_that_succeeds_late_mends_a_session_that_was_given_up() {
+    let mut world = World::with_session();
+    world.core.opening.offers.resume = true;
+    world.line(r#"{"jsonrpc":"2.0","id":9,"method":"session/load","params":{"sessionId":"s"}}"#);
+    world.answer(2, response(202));
+    world.on(1, StreamEvent::Ended(End::Clean));
+    let Outcome::Response(gone) = response(410) else { panic!() };
+    world.on(2, StreamEvent::Refused(gone));
+    world.pass(1_000);
+    assert!(world.opened(3).contains("session/resume"), "what came since is not there (R6)");
+    let id = world.core.own_ids;
+    world.says(
+        0,
+        &format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","error":{{"code":1}}}}"#),
+    );
+    assert!(world.line(PROMPT).contains("session_lost"));
+    world.says(0, r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
+    world.pass(2_000);
+    assert!(!world.line(PROMPT).contains("error"), "the agent has it");
 }
 
 #[test]
@@ -510,7 +633,7 @@ fn p6_a_restore_that_a_second_loss_overtakes_takes_no_room() {
     let up_again = |world: &mut World| {
         let id = world.core.own_ids;
         let body = format!(
-            r#"{{"jsonrpc":"2.0","id":"acp-tether-own-{id}","result":{{"protocolVersion":1,"agentCapabilities":{{"loadSession":true}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":{{"protocolVersion":1,"agentCapabilities":{{"loadSession":true}}}}}}"#
         );
         world.answer(world.posts.len() - 1, json(200, &body));
     };

@@ -34,6 +34,8 @@ pub enum Timer {
     Question(Scope),
     /// The connection is asked again whether it lives (R8).
     Probe,
+    /// The stream that the question replaced is read no longer (R8).
+    Replaced,
     /// A stream may have died in silence (L11).
     Silent(Scope),
     /// A step of the shutdown is due (S7).
