@@ -1,6 +1,7 @@
 //! Editor, core, remote agent and the network between them, in virtual milliseconds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::LazyLock;
 
 use acp_tether::core::roster::Ticket;
 use acp_tether::core::{
@@ -141,6 +142,8 @@ enum Phase {
     Calm,
 }
 
+/// Whether every event and every effect is printed.
+static TRACE: LazyLock<bool> = LazyLock::new(|| std::env::var_os("SIM_TRACE").is_some());
 /// The backoff's cap and the longest timeout of ours, and a little (I19).
 const SETTLED: u64 = 15_000 + 60_000 + 10_000;
 /// What the agent said so long ago may come after an answer that it said later (R12).
@@ -283,7 +286,7 @@ impl World {
         if self.is_over {
             return self.checks.fail("I16", format!("after the end: {effect:?}"));
         }
-        if std::env::var_os("SIM_TRACE").is_some() {
+        if *TRACE {
             eprintln!("{:>9} <- {effect:?}", self.now);
         }
         match effect {
@@ -383,7 +386,7 @@ impl World {
     // What is due.
 
     fn happen(&mut self, due: Due) {
-        if std::env::var_os("SIM_TRACE").is_some() {
+        if *TRACE {
             eprintln!("{:>9} -> {due:?}", self.now);
         }
         match due {
@@ -516,7 +519,7 @@ impl World {
                 return;
             }
         };
-        if std::env::var_os("SIM_TRACE").is_some() {
+        if *TRACE {
             eprintln!("{:>9} => {line}", self.now);
         }
         // Whoever asks may have a stream opened.
