@@ -2,8 +2,12 @@
 //!
 //! Only what this crate says is ever written, at any level: other crates print headers and payload
 //! (X1). A thread of its own writes, and lines are left out when it cannot keep up, so that an
-//! editor that does not read our standard error cannot stop the session.
+//! editor that does not read our standard error cannot stop the session. Lines that repeat are folded,
+//! except those that only a debugging person asks for.
 
+mod folding;
+
+use self::folding::Folding;
 use crate::cli::LogLevel;
 use std::fmt;
 use std::fs::File;
@@ -12,8 +16,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime};
-use tracing::{Event, Level, Subscriber};
+use std::time::{Duration, Instant, SystemTime};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
@@ -24,6 +28,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// The name that every target of ours begins with.
 const OURS: &str = "acp_tether";
+/// What stands before each line of ours, after its time.
+const OURS_BEFORE: &[u8] = b"acp-tether: ";
 /// Lines that wait for the writing thread.
 const QUEUE: usize = 1024;
 /// How long the end of the process waits for the last lines.
@@ -162,7 +168,7 @@ where
 
 #[derive(Debug)]
 enum Message {
-    Line(Vec<u8>),
+    Line { text: Vec<u8>, folds: bool },
     Flush(SyncSender<()>),
 }
 
@@ -171,6 +177,8 @@ enum Message {
 struct Sink {
     messages: SyncSender<Message>,
     left_out: Arc<AtomicU64>,
+    /// What is written now is one line where it repeats.
+    folds: bool,
 }
 
 impl Sink {
@@ -179,7 +187,7 @@ impl Sink {
         let left_out = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&left_out);
         std::thread::spawn(move || write_all(place, &queue, &count));
-        Self { messages, left_out }
+        Self { messages, left_out, folds: false }
     }
 }
 
@@ -189,11 +197,16 @@ impl<'a> MakeWriter<'a> for Sink {
     fn make_writer(&'a self) -> Self {
         self.clone()
     }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self {
+        Self { folds: *metadata.level() <= Level::INFO, ..self.clone() }
+    }
 }
 
 impl Write for Sink {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if self.messages.try_send(Message::Line(text.to_vec())).is_err() {
+        let line = Message::Line { text: text.to_vec(), folds: self.folds };
+        if self.messages.try_send(line).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
         Ok(text.len())
@@ -205,13 +218,20 @@ impl Write for Sink {
 }
 
 fn write_all(mut place: Place, queue: &Receiver<Message>, left_out: &AtomicU64) {
+    let mut folding = Folding::default();
     for message in queue {
+        let mut out = Vec::new();
         match message {
-            Message::Line(text) => place.write(&text),
+            Message::Line { text, folds: true } => folding.take(&text, Instant::now(), &mut out),
+            Message::Line { text, folds: false } => out = text,
             Message::Flush(done) => {
+                folding.tell(&mut out);
+                place.write(&out);
+                out.clear();
                 let _ = done.try_send(());
             }
         }
+        place.write(&out);
         match left_out.swap(0, Ordering::Relaxed) {
             0 => {}
             count => place.write(format!("acp-tether: {count} lines left out here\n").as_bytes()),
