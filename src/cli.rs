@@ -16,16 +16,19 @@ Examples:
   What an editor runs as its agent command:
     acp-tether connect https://agents.example.com
 
-  With a token that stands in no argument and no process list:
-    acp-tether connect --header 'Authorization: Bearer ${AGENT_TOKEN}' https://agents.example.com/acp";
+  With a token that stands in no argument and no list of processes:
+    acp-tether connect --bearer-env AGENT_TOKEN https://agents.example.com/acp";
 
 const CONNECT_EXAMPLES: &str = "\
 Examples:
   An agent of this machine, under the path /acp:
     acp-tether connect http://127.0.0.1:8080
 
-  With a token that stands in no argument and no process list:
-    acp-tether connect --header 'Authorization: Bearer ${AGENT_TOKEN}' https://agents.example.com/acp
+  With a token that expires, and comes from whatever makes one:
+    acp-tether connect --bearer-command 'gcloud auth print-access-token' https://agents.example.com
+
+  With any other header; ${NAME} stands in no list of processes:
+    acp-tether connect --header 'X-Api-Key: ${AGENT_KEY}' https://agents.example.com/acp
 
   When something goes wrong, look closer:
     acp-tether connect --log-level debug --log-file /tmp/acp-tether.log https://agents.example.com/acp
@@ -78,6 +81,10 @@ pub struct Connect {
     /// Send this header with every request; ${NAME} stands for an environment variable; repeatable
     #[arg(long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
+
+    /// Where the token comes from.
+    #[command(flatten)]
+    pub bearer: BearerFlags,
 
     /// How long `initialize` is tried while the agent cannot be reached
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "9s")]
@@ -134,6 +141,24 @@ pub struct Connect {
     /// Append the log to this file instead of writing it to standard error
     #[arg(long, value_name = "PATH")]
     pub log_file: Option<PathBuf>,
+}
+
+/// Where a bearer token comes from: none of them is the token itself, which others could read in the
+/// list of processes.
+#[derive(Clone, Debug, Args)]
+#[group(multiple = false)]
+pub struct BearerFlags {
+    /// Send the token in this environment variable: Authorization: Bearer TOKEN
+    #[arg(long = "bearer-env", value_name = "VARIABLE")]
+    pub variable: Option<String>,
+
+    /// Send the token in this file, which is read again when the agent refuses it
+    #[arg(long = "bearer-file", value_name = "PATH")]
+    pub file: Option<PathBuf>,
+
+    /// Send the token that this command prints; it runs again when the agent refuses the token
+    #[arg(long = "bearer-command", value_name = "COMMAND")]
+    pub command: Option<String>,
 }
 
 /// Where the processes of one user find each other.

@@ -3,7 +3,7 @@
 use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch};
 use crate::core::Settings;
 use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use std::env::VarError;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,12 +59,36 @@ pub struct Remote {
     pub url: Url,
     /// The headers of `--header`, each marked sensitive.
     pub headers: HeaderMap,
+    /// Where the token comes from, if one is sent.
+    pub bearer: Option<Bearer>,
     /// Which HTTP to speak (L6).
     pub http: HttpVersion,
     /// Send the cursor in the query too (R4).
     pub cursor_in_query: bool,
     /// The size limit of one message.
     pub max_message_bytes: usize,
+}
+
+/// Where a bearer token comes from.
+#[derive(Clone, Debug)]
+pub enum Bearer {
+    /// An environment variable: the value of `Authorization`.
+    Fixed(HeaderValue),
+    /// A file.
+    File(PathBuf),
+    /// A command of the person's shell.
+    Command(String),
+}
+
+impl Bearer {
+    /// The flag that says so.
+    pub fn flag(&self) -> &'static str {
+        match self {
+            Self::Fixed(_) => "--bearer-env",
+            Self::File(_) => "--bearer-file",
+            Self::Command(_) => "--bearer-command",
+        }
+    }
 }
 
 /// Why a configuration cannot be used, and what to do about it. Holds no value of a header and
@@ -118,6 +142,15 @@ pub enum Unusable {
         /// The name of the variable.
         variable: String,
     },
+    /// The variable of `--bearer-env` cannot be used.
+    #[error("--bearer-env {0}: {1}")]
+    BearerVariable(String, &'static str),
+    /// The file of `--bearer-file` cannot be used.
+    #[error("--bearer-file: {0}")]
+    BearerFile(String),
+    /// Both a header and a token say who sends.
+    #[error("{0} and --header Authorization are the same header: leave one of them out")]
+    TwoCredentials(&'static str),
     /// The API has an address that others could reach, or none.
     #[error(
         "--api {0}: the API listens at 127.0.0.1 only: write 127.0.0.1:PORT, with 0 for a free port, or off"
@@ -173,9 +206,15 @@ impl Remote {
         flags: &Connect,
         environment: impl Fn(&str) -> Result<String, VarError>,
     ) -> Result<Self, Unusable> {
+        let bearer = bearer(flags, &environment)?;
+        let headers = headers(&flags.headers, environment)?;
+        if let Some(bearer) = bearer.as_ref().filter(|_| headers.contains_key(AUTHORIZATION)) {
+            return Err(Unusable::TwoCredentials(bearer.flag()));
+        }
         Ok(Self {
             url: endpoint(&flags.url)?,
-            headers: headers(&flags.headers, environment)?,
+            headers,
+            bearer,
             http: flags.http,
             cursor_in_query: flags.cursor_in_query,
             max_message_bytes: flags.max_message_bytes,
@@ -192,6 +231,52 @@ pub fn redacted(url: &Url) -> String {
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.into()
+}
+
+/// Where the token comes from. One that a file cannot give now is told now.
+fn bearer(
+    flags: &Connect,
+    environment: impl Fn(&str) -> Result<String, VarError>,
+) -> Result<Option<Bearer>, Unusable> {
+    if let Some(name) = &flags.bearer.variable {
+        let unusable = |problem| Unusable::BearerVariable(name.clone(), problem);
+        let text = environment(name).map_err(|problem| {
+            unusable(match problem {
+                VarError::NotPresent => {
+                    "the variable is not set: set it where the editor starts acp-tether"
+                }
+                VarError::NotUnicode(_) => "the variable is not UTF-8",
+            })
+        })?;
+        return bearer_token(&text).map(|value| Some(Bearer::Fixed(value))).map_err(unusable);
+    }
+    if let Some(path) = &flags.bearer.file {
+        let unusable = |problem: &dyn std::fmt::Display| Unusable::BearerFile(problem.to_string());
+        let text = std::fs::read_to_string(path).map_err(|error| unusable(&error))?;
+        bearer_token(&text).map_err(|problem| unusable(&problem))?;
+        return Ok(Some(Bearer::File(path.clone())));
+    }
+    Ok(flags.bearer.command.clone().map(Bearer::Command))
+}
+
+/// The value of `Authorization` for a token as a file, a variable or a command gives it.
+///
+/// # Errors
+/// It cannot be a token: why, without anything of it.
+pub fn bearer_token(text: &str) -> Result<HeaderValue, &'static str> {
+    let text = text.trim();
+    let scheme = text.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("bearer "));
+    let token = scheme.map_or(text, |scheme| text[scheme.len()..].trim());
+    if token.is_empty() {
+        return Err("it is empty");
+    }
+    if token.contains(|letter: char| letter.is_whitespace()) {
+        return Err("it is more than one word");
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|_| "it holds control characters")?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn loopback(text: &str, directory: Option<&PathBuf>) -> Result<Option<Loopback>, Unusable> {

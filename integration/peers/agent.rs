@@ -17,7 +17,9 @@ use agent_client_protocol::{
 use agent_client_protocol_http::AcpHttpServer;
 use axum::Router;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
+use axum::response::IntoResponse;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -43,6 +45,10 @@ struct Kept {
     methods: Vec<String>,
     /// The last connection that a request named.
     connection: String,
+    /// The only credential that is taken, if one is wanted.
+    wanted: Option<String>,
+    /// The credentials that were refused.
+    refused: Vec<String>,
 }
 
 #[derive(Default)]
@@ -51,6 +57,25 @@ struct Session {
     /// The updates of all turns, in order.
     history: Vec<Value>,
     cancelled: Arc<Notify>,
+}
+
+impl Kept {
+    /// Notes a request, and whether it is let through.
+    fn takes(&mut self, request: &Request) -> bool {
+        let header = |name| {
+            let value = request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+            value.map(str::to_owned)
+        };
+        self.methods.push(request.method().to_string());
+        self.connection =
+            header("acp-connection-id").unwrap_or(std::mem::take(&mut self.connection));
+        let given = header("authorization").unwrap_or_default();
+        let is_taken = self.wanted.as_ref().is_none_or(|wanted| *wanted == given);
+        if !is_taken {
+            self.refused.push(given);
+        }
+        is_taken
+    }
 }
 
 impl Served {
@@ -80,6 +105,16 @@ impl Served {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    }
+
+    /// From here on takes requests with this `Authorization` only, as a gateway before it does.
+    pub fn want(&self, authorization: &str) {
+        lock(&self.kept).wanted = Some(authorization.to_owned());
+    }
+
+    /// What was refused so far, in the order of its arrival.
+    pub fn refused(&self) -> Vec<String> {
+        lock(&self.kept).refused.clone()
     }
 
     /// The methods of the HTTP requests so far, in the order of their arrival.
@@ -112,13 +147,14 @@ fn router(kept: &Arc<Mutex<Kept>>) -> Router {
     let (agents, methods) = (Arc::clone(kept), Arc::clone(kept));
     let server = AcpHttpServer::new(move || agent(Arc::clone(&agents)));
     server.into_router().layer(middleware::from_fn(move |request: Request, next: Next| {
-        let mut kept = lock(&methods);
-        kept.methods.push(request.method().to_string());
-        if let Some(connection) = request.headers().get("acp-connection-id") {
-            kept.connection = connection.to_str().unwrap_or_default().to_owned();
+        let is_taken = lock(&methods).takes(&request);
+        async move {
+            if is_taken {
+                next.run(request).await
+            } else {
+                StatusCode::UNAUTHORIZED.into_response()
+            }
         }
-        drop(kept);
-        next.run(request)
     }))
 }
 

@@ -12,6 +12,7 @@
 //! | `faults` | turns through the fault proxy (I1, I3, I16) |
 //! | `backpressure` | an editor that reads slowly (P6) |
 //! | `ending` | from the end of input to the exit (S7) |
+//! | `credentials` | tokens that expire, behind a gateway that wants one (L10, X1) |
 //! | `turns` | what one turn costs, measured on demand |
 //! | `typescript` | the official TypeScript SDK's server |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -19,6 +20,7 @@
 pub mod agent;
 mod backpressure;
 pub mod conversation;
+mod credentials;
 pub mod editor;
 mod ending;
 mod faults;

@@ -14,9 +14,9 @@ use self::stream::Told;
 use super::credentials::Credentials;
 use crate::config::Remote;
 use crate::core::{
-    Connection, Event, Generation, Open, Outcome, Post, PostId, StreamEvent, StreamId,
+    Connection, Event, Generation, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
 };
-use reqwest::header::COOKIE;
+use reqwest::header::{COOKIE, HeaderMap};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -129,30 +129,39 @@ impl Link {
         let mut headers = remote.headers.clone();
         // These stand in the cookie jar.
         headers.remove(COOKIE);
-        Self { credentials: Credentials::fixed(headers), clients: Clients::new(&remote), remote }
+        let credentials = Credentials::new(headers, remote.bearer.clone());
+        Self { credentials, clients: Clients::new(&remote), remote }
     }
 
     async fn post(&self, post: Post) -> Outcome {
-        let headers = self.credentials.headers(post.renew_credential);
-        let outgoing = Outgoing::post(&self.remote.url, headers, post.body)
-            .of(post.connection.as_ref(), post.session.as_ref());
-        self.answer(outgoing).await
+        let (connection, session) = (post.connection.as_ref(), post.session.as_ref());
+        let answer = async {
+            let headers = self.headers(post.renew_credential).await?;
+            let outgoing = Outgoing::post(&self.remote.url, headers, post.body);
+            self.answer(outgoing.of(connection, session)?).await
+        };
+        answer.await.map_or_else(Outcome::from, Outcome::Response)
     }
 
     async fn delete(&self, connection: &Connection) -> Outcome {
-        let headers = self.credentials.headers(false);
-        let outgoing = Outgoing::delete(&self.remote.url, headers).of(Some(connection), None);
-        self.answer(outgoing).await
-    }
-
-    async fn answer(&self, outgoing: Result<Outgoing, Failure>) -> Outcome {
         let answer = async {
-            let client = self.clients.for_posts().await?;
-            let response = outgoing?.send(&client).await?;
-            self.clients.answered().await;
-            answer::read(response, self.remote.max_message_bytes).await
+            let headers = self.headers(false).await?;
+            let outgoing = Outgoing::delete(&self.remote.url, headers);
+            self.answer(outgoing.of(Some(connection), None)?).await
         };
         answer.await.map_or_else(Outcome::from, Outcome::Response)
+    }
+
+    /// The headers for one request. Without them nothing leaves.
+    async fn headers(&self, renew: bool) -> Result<HeaderMap, Failure> {
+        self.credentials.headers(renew).await.map_err(Failure::Unsent)
+    }
+
+    async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {
+        let client = self.clients.for_posts().await?;
+        let response = outgoing.send(&client).await?;
+        self.clients.answered().await;
+        answer::read(response, self.remote.max_message_bytes).await
     }
 
     async fn stream(&self, open: Open, batches: &mpsc::Sender<Batch>) {
@@ -166,7 +175,7 @@ impl Link {
 
     async fn opened(&self, open: Open) -> Result<(reqwest::Response, Place), Failure> {
         let place = self.clients.for_stream().await?;
-        let headers = self.credentials.headers(open.renew_credential);
+        let headers = self.headers(open.renew_credential).await?;
         let response = Outgoing::stream(&self.remote.url, headers)
             .of(Some(&open.connection), open.stream.session.as_ref())?
             .from(open.cursor.as_ref(), self.remote.cursor_in_query)?

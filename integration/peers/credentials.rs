@@ -1,0 +1,104 @@
+//! The official server behind a gateway that wants a token, and tokens that expire (L10, X1).
+
+use super::agent::Served;
+use super::editor::Editor;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+struct Token {
+    path: PathBuf,
+    _directory: TempDir,
+}
+
+impl Token {
+    fn holding(text: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("token");
+        fs::write(&path, text).unwrap();
+        Self { path, _directory: directory }
+    }
+
+    fn becomes(&self, text: &str) {
+        fs::write(&self.path, text).unwrap();
+    }
+}
+
+fn initialize(editor: &mut Editor) -> Value {
+    let id = editor.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
+    editor.until_answer(id).1
+}
+
+fn prompt(editor: &mut Editor, session: &Value, text: &str) -> Value {
+    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
+    let id = editor.request("session/prompt", &prompt);
+    editor.until_answer(id).1
+}
+
+/// A conversation goes on when its token has expired, whatever gives the next one.
+#[test]
+fn k85_k87_a_token_that_expired_is_read_again_and_the_conversation_goes_on() {
+    for flag in ["--bearer-file", "--bearer-command"] {
+        let (served, token) = (Served::start(), Token::holding("one\n"));
+        served.want("Bearer one");
+        let path = token.path.display().to_string();
+        let value = if flag == "--bearer-file" { path } else { format!("cat '{path}'") };
+        let mut editor = Editor::connect(&served.url, &[flag, &value]);
+        assert_eq!(initialize(&mut editor)["result"]["protocolVersion"], 1);
+        let session = editor.ask("session/new", &json!({"cwd": "/", "mcpServers": []}));
+        token.becomes("two\n");
+        served.want("Bearer two");
+        let answer = prompt(&mut editor, &session["sessionId"], "echo still here");
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{flag}: {answer}");
+        assert_eq!(served.refused(), ["Bearer one"], "{flag}: it is read again and sent once more");
+        assert!(editor.close().status.success());
+        assert_eq!(served.http_methods().last().unwrap(), "DELETE");
+    }
+}
+
+#[test]
+fn k85_a_token_that_is_refused_twice_is_an_error_and_no_loop() {
+    let (served, token) = (Served::start(), Token::holding("one"));
+    served.want("Bearer another");
+    let path = token.path.display().to_string();
+    let mut editor = Editor::connect(&served.url, &["--bearer-file", &path]);
+    let answer = initialize(&mut editor);
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+    assert_eq!(answer["error"]["data"]["kind"], "auth", "{answer}");
+    assert_eq!(served.refused(), ["Bearer one", "Bearer one"]);
+}
+
+#[test]
+fn x1_k93_a_token_stands_in_no_argument_no_log_and_no_error() {
+    let (served, token) = (Served::start(), Token::holding("s3cret"));
+    served.want("Bearer another");
+    let log = token.path.with_extension("log");
+    let (path, log_path) = (token.path.display().to_string(), log.display().to_string());
+    let flags = ["--bearer-file", &path, "--log-level", "trace", "--log-file", &log_path];
+    let mut editor = Editor::connect(&served.url, &flags);
+    assert!(!initialize(&mut editor).to_string().contains("s3cret"));
+    if cfg!(target_os = "linux") {
+        let arguments = fs::read(format!("/proc/{}/cmdline", editor.pid())).unwrap();
+        assert!(!String::from_utf8_lossy(&arguments).contains("s3cret"));
+    }
+    editor.close();
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("401") && !log.contains("s3cret"), "{log}");
+}
+
+#[test]
+fn a_token_that_cannot_be_had_is_the_answer_to_initialize() {
+    let told = |flags: &[&str]| {
+        let mut editor = Editor::connect("http://127.0.0.1:9", flags);
+        let answer = initialize(&mut editor);
+        assert_eq!(editor.close().status.code(), Some(78));
+        answer["error"]["message"].as_str().unwrap().to_owned()
+    };
+    let message = told(&["--bearer-env", "ACP_TETHER_NO_SUCH_VARIABLE"]);
+    assert!(message.contains("is not set"), "{message}");
+    let message = told(&["--bearer-file", "/no/such/file"]);
+    assert!(message.contains("--bearer-file"), "{message}");
+    let message = told(&["--bearer-command", "true", "--header", "Authorization: Basic eA=="]);
+    assert!(message.contains("leave one of them out"), "{message}");
+}
