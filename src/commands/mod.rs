@@ -2,7 +2,7 @@
 
 pub mod close;
 pub mod demo;
-mod loopback;
+pub(crate) mod loopback;
 pub mod sessions;
 mod table;
 
