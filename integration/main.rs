@@ -5,6 +5,7 @@ mod api;
 mod core;
 mod house;
 mod peers;
+mod play;
 mod process;
 mod proxy;
 mod runner;

@@ -4,6 +4,7 @@ use crate::core::{Millis, limits};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("ACP_TETHER_BUILD"), ")");
@@ -49,6 +50,29 @@ Exit codes:
   2   the command line is wrong, or could mean several sessions
   4   no such session is listed";
 
+const PLAY_EXAMPLES: &str = "\
+Examples:
+  A file that came with a bug report, against this program:
+    acp-tether transcript play report.ndjson
+
+  Every .ndjson file below a directory, in virtual time:
+    acp-tether transcript play --core integration/transcripts
+
+  Another bridge, whose agent command takes the URL as its last argument:
+    acp-tether transcript play --bridge 'node bridge.mjs' integration/transcripts
+
+  Another build of this program, with the flags that a file asks for and its API:
+    acp-tether transcript play --bridge './acp-tether connect {api} {flags} {url}' report.ndjson
+
+The command is cut into words as a shell does it, with quotes and backslashes; nothing in it is expanded.
+What a bridge that is not acp-tether cannot be asked is skipped: files that need its flags, its API or
+its log, or that send signals. The format: docs/TRANSCRIPTS.md.
+
+Exit codes:
+  0   every file that was played holds
+  1   a file does not hold or is no transcript, or nothing was played
+  2   the command line is wrong, or a file cannot be read";
+
 /// Carries an editor's ACP session to a remote agent over Streamable HTTP, and keeps it whole.
 #[derive(Debug, Parser)]
 #[command(name = "acp-tether", version = VERSION, after_help = EXAMPLES)]
@@ -67,6 +91,9 @@ pub enum Command {
     Sessions(Sessions),
     /// Take a session off the list, unless it is running; its next prompt brings it back
     Close(Close),
+    /// Play scripted transcripts: files that tell a scenario and what must come of it
+    #[command(subcommand)]
+    Transcript(Transcript),
     /// Show a whole conversation with a small agent that is built in
     Demo(Demo),
 }
@@ -202,6 +229,38 @@ pub struct Close {
     pub runtime: Runtime,
 }
 
+/// What is done with transcripts.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Transcript {
+    /// Play the remote and the editor around a bridge, and tell the first difference of each file
+    Play(Play),
+}
+
+/// The flags of `transcript play`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = PLAY_EXAMPLES)]
+pub struct Play {
+    /// Transcripts, and directories that have some: every .ndjson file below them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// The bridge; {url} stands for the remote's URL, which else is the last argument [default: this program]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "core")]
+    pub bridge: Option<String>,
+
+    /// Play in virtual time against the core of this program, without processes
+    #[arg(long)]
+    pub core: bool,
+
+    /// How much longer than a file says a step may take, once the bridge has started
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "8s")]
+    pub slack: Millis,
+
+    /// How many files are played at once
+    #[arg(long, value_name = "COUNT", default_value = "4")]
+    pub jobs: NonZeroUsize,
+}
+
 /// The flags of `demo`.
 #[derive(Clone, Debug, Args)]
 pub struct Demo {
@@ -322,6 +381,16 @@ mod tests {
         assert_eq!(flags.max_message_bytes, limits::MAX_MESSAGE_BYTES);
         assert_eq!(flags.http, HttpVersion::Auto);
         assert_eq!(flags.log_level, LogLevel::Warn);
+    }
+
+    #[test]
+    fn the_default_of_slack_is_that_of_the_player() {
+        let words = ["acp-tether", "transcript", "play", "a.ndjson"];
+        let Command::Transcript(Transcript::Play(flags)) = Cli::parse_from(words).command else {
+            panic!("{words:?}")
+        };
+        let slack = crate::transcript::live_player::SLACK;
+        assert_eq!(u128::from(flags.slack.0), slack.as_millis());
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Command::Connect(flags) => connect(&flags),
         Command::Sessions(flags) => commands::sessions::run(&flags),
         Command::Close(flags) => commands::close::run(&flags),
+        Command::Transcript(words) => commands::transcript::run(&words),
         Command::Demo(flags) => commands::demo::run(flags.serve),
     }
 }

@@ -22,7 +22,7 @@ mod crowd;
 mod door;
 mod examples;
 mod records;
-mod schema;
+pub mod schema;
 mod yes;
 
 use crate::peers::agent::Served;

@@ -1,6 +1,6 @@
 //! The schemas that answers are held against.
 
-use jsonschema::{Retrieve, Uri};
+use jsonschema::{Retrieve, Uri, Validator};
 use serde_json::Value;
 use std::error::Error;
 use std::fs;
@@ -21,11 +21,16 @@ fn read(file: &str) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+/// `schemas/NAME.schema.json`, to hold many values against.
+pub fn schema(name: &str) -> Validator {
+    let schema = read(&format!("{name}.schema.json"));
+    jsonschema::options().with_retriever(Beside).build(&schema).unwrap()
+}
+
 /// Asserts that `value` follows `schemas/NAME.schema.json`.
 #[track_caller]
 pub fn follows(name: &str, value: &Value) {
-    let schema = read(&format!("{name}.schema.json"));
-    let schema = jsonschema::options().with_retriever(Beside).build(&schema).unwrap();
+    let schema = schema(name);
     let errors: Vec<_> = schema.iter_errors(value).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}: {value:#}");
 }

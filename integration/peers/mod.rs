@@ -28,5 +28,5 @@ pub mod hop;
 mod official_client;
 mod official_server;
 mod turns;
-mod typescript;
+pub mod typescript;
 mod unchanged;

@@ -66,18 +66,13 @@ fn p6_ten_thousand_updates_of_the_typescript_server_come_complete_and_in_order()
 impl Served {
     /// Starts it; `None` where it cannot be, and that is no failure.
     fn start() -> Option<Self> {
-        let place = place();
-        let is_installed = place.join("node_modules/@agentclientprotocol/sdk").is_dir();
-        if !is_installed {
-            return skip("the TypeScript SDK is not installed");
-        }
-        let node = Command::new("node")
+        let mut node = Command::new("node")
             .arg("server.mjs")
-            .current_dir(&place)
+            .current_dir(installed()?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn();
-        let Ok(mut node) = node else { return skip("there is no `node`") };
+            .spawn()
+            .unwrap();
         let mut port = String::new();
         BufReader::new(node.stdout.take().unwrap()).read_line(&mut port).unwrap();
         assert!(!port.is_empty(), "the server of the TypeScript SDK does not start");
@@ -92,8 +87,16 @@ impl Drop for Served {
     }
 }
 
-fn place() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("integration/peers/typescript")
+/// Where the SDK is; `None` where it or Node is missing, and that is no failure.
+pub fn installed() -> Option<PathBuf> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("integration/peers/typescript");
+    if !place.join("node_modules/@agentclientprotocol/sdk").is_dir() {
+        return skip("the TypeScript SDK is not installed");
+    }
+    match Command::new("node").arg("--version").output() {
+        Ok(_) => Some(place),
+        Err(_) => skip("there is no `node`"),
+    }
 }
 
 fn skip<T>(reason: &str) -> Option<T> {

@@ -4,7 +4,7 @@
 //! there, because the port may have become another program's.
 
 use crate::core::error::{RUNNING_SESSION, UNKNOWN_SESSION};
-use crate::core::methods::OWN_CLOSE;
+use crate::core::methods::{OWN_CLOSE, OWN_RECONNECT};
 use crate::shell::instances::{Directory, Record};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
@@ -33,30 +33,30 @@ const HEALTH_BYTES: usize = 64 * 1024;
 
 /// Where the instances are looked for, and what they are asked with.
 #[derive(Clone, Debug)]
-pub(super) struct Loopback<'a> {
+pub(crate) struct Loopback<'a> {
     runtime: Option<&'a Path>,
     client: Client,
 }
 
 /// The instances that are there, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Those that said who they are.
-    pub(super) running: Vec<Instance>,
+    pub(crate) running: Vec<Instance>,
     /// Those that say nothing, while their processes are there.
-    pub(super) silent: Vec<Instance>,
+    pub(crate) silent: Vec<Instance>,
 }
 
 /// An instance that is there.
 #[derive(Clone, Debug)]
-pub(super) struct Instance {
-    pub(super) record: Record,
+pub(crate) struct Instance {
+    pub(crate) record: Record,
     client: Client,
 }
 
 /// Why a session was not closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotClosed {
+pub(crate) enum NotClosed {
     /// It is running.
     Running,
     /// No such session is listed.
@@ -78,7 +78,7 @@ enum Health {
 
 impl<'a> Loopback<'a> {
     /// Looks below `runtime` (`--runtime-dir`).
-    pub(super) fn new(runtime: Option<&'a Path>) -> io::Result<Self> {
+    pub(crate) fn new(runtime: Option<&'a Path>) -> io::Result<Self> {
         // No proxy: the port is of this machine, and the token of nobody else's business. No
         // certificates: there is no TLS, and a machine may have none.
         let client = Client::builder().no_proxy().tls_certs_only([]);
@@ -88,7 +88,7 @@ impl<'a> Loopback<'a> {
 
     /// Looks once. The records of those that are gone are swept: where nobody listens at the port, or
     /// another instance; of one that is silent, where its process is gone too.
-    pub(super) async fn look(&self) -> io::Result<Found> {
+    pub(crate) async fn look(&self) -> io::Result<Found> {
         let directory = Directory::open(self.runtime)?;
         let mut records = directory.records()?;
         records.sort_by(|one, other| (one.started_at, &one.id).cmp(&(other.started_at, &other.id)));
@@ -109,7 +109,7 @@ impl<'a> Loopback<'a> {
 }
 
 /// Asks all of these at once how everything stands.
-pub(super) async fn statuses(instances: Vec<Instance>) -> Vec<(Instance, Result<Value, String>)> {
+pub(crate) async fn statuses(instances: Vec<Instance>) -> Vec<(Instance, Result<Value, String>)> {
     join_all(instances.into_iter().map(async |instance| {
         let status = instance.status().await;
         (instance, status)
@@ -139,29 +139,40 @@ impl Instance {
     }
 
     /// The document of `GET /status` (A3).
-    pub(super) async fn status(&self) -> Result<Value, String> {
+    pub(crate) async fn status(&self) -> Result<Value, String> {
         let answer = self.get("status").timeout(ANSWER).send().await;
         let document = body(succeeded(answer)?, DOCUMENT_BYTES).await?;
         serde_json::from_slice(&document).map_err(|error| error.to_string())
     }
 
     /// Closes a session (A4): by the method of our own, because not every id can be said in a URL.
-    pub(super) async fn close(&self, session: &str) -> Result<(), NotClosed> {
-        let call = json!({
-            "jsonrpc": "2.0", "id": 1, "method": OWN_CLOSE, "params": {"sessionId": session}
-        });
+    pub(crate) async fn close(&self, session: &str) -> Result<(), NotClosed> {
+        let answer = self.call(OWN_CLOSE, &json!({"sessionId": session})).await;
+        closed(&answer.map_err(NotClosed::Trouble)?)
+    }
+
+    /// Has every stream opened again, and a lost connection tried at once (E1).
+    pub(crate) async fn reconnect(&self) -> Result<(), String> {
+        match self.call(OWN_RECONNECT, &json!({})).await? {
+            answer if answer["result"]["ok"] == true => Ok(()),
+            answer => Err(format!("it answers {answer}")),
+        }
+    }
+
+    /// The answer to a method of our own.
+    async fn call(&self, method: &str, params: &Value) -> Result<Value, String> {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let post = self.client.post(self.url("rpc")).bearer_auth(self.record.token.secret());
         let answer = post.body(call.to_string()).timeout(ANSWER).send().await;
-        let answer = succeeded(answer).map_err(NotClosed::Trouble)?;
-        let answer = body(answer, DOCUMENT_BYTES).await.map_err(NotClosed::Trouble)?;
-        closed(&serde_json::from_slice(&answer).unwrap_or_default())
+        let answer = body(succeeded(answer)?, DOCUMENT_BYTES).await?;
+        Ok(serde_json::from_slice(&answer).unwrap_or_default())
     }
 
     /// The documents of `GET /events`, until the instance ends or falls silent.
     ///
     /// # Errors
     /// It does not let us watch; with what it answers.
-    pub(super) async fn watch(&self, tell: impl FnMut(Value)) -> Result<(), String> {
+    pub(crate) async fn watch(&self, tell: impl FnMut(Value)) -> Result<(), String> {
         let asked = timeout(ANSWER, self.get("events").send()).await;
         let events = succeeded(asked.map_err(|_| "it does not answer")?)?;
         tell_all(events.bytes_stream(), tell).await;

@@ -2,9 +2,10 @@
 
 pub mod close;
 pub mod demo;
-mod loopback;
+pub(crate) mod loopback;
 pub mod sessions;
 mod table;
+pub mod transcript;
 
 /// Runs a command that waits for others.
 fn block_on<T>(command: impl Future<Output = T>) -> std::io::Result<T> {

@@ -138,8 +138,10 @@ pub enum Action {
     Stream(OnStream),
     /// The remote can be reached from here on, or not.
     Reachable(bool),
-    /// A person asks through the API, and gets this answer, if one is given.
-    Api(Inquiry, Option<Box<RawValue>>),
+    /// A person asks through the API.
+    Api(Asks),
+    /// The program has never held more than these bytes of memory.
+    MemoryUnder(u64),
     /// Time passes.
     Pass(Duration),
     /// Nothing is left over.
@@ -174,6 +176,17 @@ impl Signal {
             Signal::Term => "TERM",
         }
     }
+}
+
+/// A question to the API.
+#[derive(Debug)]
+pub struct Asks {
+    /// What is asked.
+    pub inquiry: Inquiry,
+    /// What the answer has at least.
+    pub expected: Option<Box<RawValue>>,
+    /// How long it may take until the answer is that.
+    pub within: Option<Duration>,
 }
 
 /// Bytes that a step writes.
@@ -266,6 +279,8 @@ pub enum Fault {
     Broken,
     /// The connection is cut in the middle of its body.
     Cut,
+    /// Half of its body comes, and then nothing.
+    Stall,
     /// It never comes.
     Hang,
 }
@@ -335,7 +350,8 @@ impl Transcript {
                 Action::Sees(_)
                     | Action::Gets(_)
                     | Action::Log { .. }
-                    | Action::Api(..)
+                    | Action::Api(Asks { expected: Some(_), .. })
+                    | Action::MemoryUnder(_)
                     | Action::Quiet
                     | Action::Exit { .. }
             )
@@ -387,17 +403,14 @@ fn check_header(header: &Header) -> Result<(), String> {
     Ok(())
 }
 
-/// What only a process and its sockets show cannot be asked of the core; a process is not asked
-/// through its API yet.
+/// What only a process and its sockets show cannot be asked of the core.
 fn check_players(header: &Header, action: &Action) -> Result<(), String> {
-    if matches!(action, Action::Api(..)) && header.players.contains(&Player::Live) {
-        return Err("a question to the API is for the virtual player only".to_owned());
-    }
     let real = match action {
         Action::Gets(Gets { path: Some(_), .. }) => "a path",
         Action::Gets(Gets { http: Some(_), .. }) => "a version of HTTP",
         Action::Signal(_) => "a signal",
         Action::CloseOutput => "a closed pipe",
+        Action::MemoryUnder(_) => "a measure of memory",
         _ => return Ok(()),
     };
     if header.players.contains(&Player::Virtual) {
@@ -407,7 +420,7 @@ fn check_players(header: &Header, action: &Action) -> Result<(), String> {
 }
 
 /// The key that names each kind of step, and how the rest of it is read.
-const KINDS: [(&str, Read); 19] = [
+const KINDS: [(&str, Read); 20] = [
     ("editor", editor),
     ("editor_raw", editor_raw),
     ("editor_hex", editor_hex),
@@ -424,6 +437,7 @@ const KINDS: [(&str, Read); 19] = [
     ("stream", stream),
     ("remote", remote),
     ("api", api),
+    ("memory_under", memory_under),
     ("pass", pass),
     ("quiet", quiet),
     ("exit", exit),
@@ -665,7 +679,9 @@ impl AnswerFields {
             Some(Fault::Broken | Fault::Hang) if self.status.is_some() || body.is_some() => {
                 Err("an answer that does not come has neither status nor body".to_owned())
             }
-            Some(Fault::Cut) if body.is_none() => Err("only a body can be cut".to_owned()),
+            Some(Fault::Cut | Fault::Stall) if body.is_none() => {
+                Err("only a body can be cut or stall".to_owned())
+            }
             fault => Ok(Answer { status: self.status, headers: self.headers, body, fault }),
         }
     }
@@ -714,15 +730,15 @@ fn stream(text: &str) -> Result<Action, String> {
     }
     let fields: Fields = parse(text)?;
     let times = fields.times.unwrap_or(1);
-    let id = fields.id;
     let mut outputs = Vec::new();
-    if let Some(data) = fields.data {
-        let id = id.iter().map(|id| format!("id: {id}\n"));
+    if let Some(data) = &fields.data {
+        let id = fields.id.iter().map(|id| format!("id: {id}\n"));
         let lines = data.split('\n').map(|line| format!("data: {line}\n"));
         let event: String = id.chain(lines).chain(["\n".to_owned()]).collect();
         outputs.push(Output::Bytes(event.into_bytes()));
-    } else if fields.event.is_some() || id.is_some() {
-        outputs.push(Output::Event { id, message: fields.event });
+    }
+    if fields.event.is_some() || (fields.id.is_some() && fields.data.is_none()) {
+        outputs.push(Output::Event { id: fields.id, message: fields.event });
     }
     outputs.extend(fields.raw.map(|raw| Output::Bytes(raw.into_bytes())));
     outputs.extend(fields.hex.map(|text| hex(&text).map(Output::Bytes)).transpose()?);
@@ -760,27 +776,42 @@ fn api(text: &str) -> Result<Action, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
-        api: Asks,
+        api: Question,
         #[serde(default, deserialize_with = "present")]
         expect: Option<Box<RawValue>>,
+        #[serde(default, deserialize_with = "duration")]
+        within: Option<Duration>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "lowercase")]
-    enum Asks {
+    enum Question {
         Status,
         Close(String),
         Reconnect,
     }
-    let Fields { api, expect } = parse(text)?;
+    let Fields { api, expect: expected, within } = parse(text)?;
     let inquiry = match api {
-        Asks::Status => Inquiry::Status,
-        Asks::Close(session) => Inquiry::Close(SessionId(session.into())),
-        Asks::Reconnect => Inquiry::Reconnect,
+        Question::Status => Inquiry::Status,
+        Question::Close(session) => Inquiry::Close(SessionId(session.into())),
+        Question::Reconnect => Inquiry::Reconnect,
     };
-    if expect.is_none() && inquiry != Inquiry::Reconnect {
+    if expected.is_none() && inquiry != Inquiry::Reconnect {
         return Err("a question to the API needs what to `expect`".to_owned());
     }
-    Ok(Action::Api(inquiry, expect))
+    Ok(Action::Api(Asks { inquiry, expected, within }))
+}
+
+fn memory_under(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        memory_under: String,
+    }
+    let Fields { memory_under: size } = parse(text)?;
+    match size.parse::<bytesize::ByteSize>() {
+        Ok(bytes) => Ok(Action::MemoryUnder(bytes.as_u64())),
+        Err(_) => Err(format!("{size:?} is no size; write it as 64KiB or 64MiB")),
+    }
 }
 
 fn pass(text: &str) -> Result<Action, String> {
@@ -908,11 +939,14 @@ mod tests {
             (r#"{"answers":"a","how":"broken","status":200}"#, "neither status nor body"),
             (r#"{"stream":"a"}"#, "0 things happen"),
             (r#"{"stream":"a","raw":"","comment":""}"#, "2 things happen"),
+            (r#"{"stream":"a","data":"","event":1}"#, "2 things happen"),
             (r#"{"stream":"a","event":1,"times":2}"#, "`times` repeats"),
             (r#"{"editor_hex":"abc"}"#, "not hexadecimal"),
             (r#"{"remote":"away"}"#, "unknown variant `away`"),
             (r#"{"api":"status"}"#, "needs what to `expect`"),
-            (r#"{"api":"status","expect":{}}"#, "for the virtual player only"),
+            (r#"{"memory_under":"much"}"#, r#""much" is no size"#),
+            (r#"{"memory_under":"1MiB"}"#, "a measure of memory is for the live player only"),
+            (r#"{"answers":"a","how":"stall"}"#, "only a body"),
             (r#"{"api":{"open":"s1"}}"#, "unknown variant `open`"),
             (r#"{"signal":"KILL"}"#, "unknown variant `KILL`"),
             (r#"{"signal":"TERM"}"#, "a signal is for the live player only"),
@@ -945,8 +979,11 @@ mod tests {
 
     #[test]
     fn a_file_that_checks_nothing_is_refused() {
-        let (line, reason) = refusal(&[HEADER, r#"{"editor":1}"#]);
-        assert_eq!((line, &reason[..]), (2, "the file checks nothing"));
+        for step in [r#"{"editor":1}"#, r#"{"api":"reconnect"}"#] {
+            let (line, reason) = refusal(&[HEADER, step]);
+            assert_eq!((line, &reason[..]), (2, "the file checks nothing"));
+        }
+        assert_eq!(refusal(&[HEADER]), (1, "the file checks nothing".to_owned()));
     }
 
     #[test]

@@ -47,41 +47,39 @@ impl Json {
         })
     }
 
-    /// Where `found` is not what `self` asks for; `None` where it is. `like` lets `found` have more
-    /// keys, and the string `*` stand for anything.
-    pub fn difference(&self, found: &Json, like: bool) -> Option<String> {
-        self.differs(found, like, "")
+    /// Where `found` is not what `self` asks for, one text for each place. `like` lets `found` have
+    /// more keys, and the string `*` stand for anything.
+    pub fn differences(&self, found: &Json, like: bool) -> Vec<String> {
+        let mut differences = Vec::new();
+        self.differs(found, like, "", &mut differences);
+        differences
     }
 
-    fn differs(&self, found: &Json, like: bool, path: &str) -> Option<String> {
+    fn differs(&self, found: &Json, like: bool, path: &str, out: &mut Vec<String>) {
         match (self, found) {
-            (Json::Text(any), _) if like && any == "*" => None,
+            (Json::Text(any), _) if like && any == "*" => {}
             (Json::List(wanted), Json::List(items)) if wanted.len() == items.len() => {
-                wanted.iter().zip(items).enumerate().find_map(|(index, (wanted, item))| {
-                    wanted.differs(item, like, &format!("{path}/{index}"))
-                })
+                for (index, (wanted, item)) in wanted.iter().zip(items).enumerate() {
+                    wanted.differs(item, like, &format!("{path}/{index}"), out);
+                }
             }
             (Json::Object(wanted), Json::Object(entries)) => {
                 let mut left: Vec<&(String, Json)> = entries.iter().collect();
                 for (key, value) in wanted {
                     let path = format!("{path}/{key}");
-                    let Some(place) = left.iter().position(|(name, _)| name == key) else {
-                        return Some(format!("{path} is missing"));
-                    };
-                    let (_, item) = left.remove(place);
-                    if let Some(difference) = value.differs(item, like, &path) {
-                        return Some(difference);
+                    match left.iter().position(|(name, _)| name == key) {
+                        Some(place) => value.differs(&left.remove(place).1, like, &path, out),
+                        None => out.push(format!("{path} is missing, not {value}")),
                     }
                 }
-                match left.first() {
-                    Some((key, _)) if !like => Some(format!("{path}/{key} is too much")),
-                    _ => None,
+                if !like {
+                    out.extend(left.iter().map(|(key, _)| format!("{path}/{key} is too much")));
                 }
             }
-            _ if self == found => None,
+            _ if self == found => {}
             _ => {
                 let place = if path.is_empty() { "the whole" } else { path };
-                Some(format!("{place} is {found}, not {self}"))
+                out.push(format!("{place} is {found}, not {self}"));
             }
         }
     }
@@ -129,9 +127,9 @@ mod tests {
     use super::*;
 
     fn difference(wanted: &str, found: &str, like: bool) -> Option<String> {
-        Json::parse(wanted.as_bytes())
-            .unwrap()
-            .difference(&Json::parse(found.as_bytes()).unwrap(), like)
+        let (wanted, found) = (Json::parse(wanted.as_bytes()), Json::parse(found.as_bytes()));
+        let differences = wanted.unwrap().differences(&found.unwrap(), like);
+        (!differences.is_empty()).then(|| differences.join("; "))
     }
 
     #[test]
@@ -145,7 +143,7 @@ mod tests {
     fn keys_may_come_in_any_order_but_none_may_be_more_or_less() {
         assert_eq!(difference(r#"{"a":1,"b":"\u0041"}"#, r#"{"b":"A","a":1}"#, false), None);
         assert_eq!(difference(r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false).unwrap(), "/b is too much");
-        assert_eq!(difference(r#"{"a":1}"#, "{}", false).unwrap(), "/a is missing");
+        assert_eq!(difference(r#"{"a":1}"#, "{}", false).unwrap(), "/a is missing, not 1");
         assert_eq!(difference(r#"{"a":1,"a":2}"#, r#"{"a":1,"a":2}"#, false), None);
         assert!(difference(r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#, false).is_some());
     }
@@ -153,8 +151,21 @@ mod tests {
     #[test]
     fn likeness_asks_for_what_is_given_only() {
         assert_eq!(difference(r#"{"a":{"b":"*"}}"#, r#"{"c":1,"a":{"b":[],"d":2}}"#, true), None);
-        assert_eq!(difference(r#"{"a":"*"}"#, "{}", true).unwrap(), "/a is missing");
+        assert_eq!(difference(r#"{"a":"*"}"#, "{}", true).unwrap(), r#"/a is missing, not "*""#);
         assert!(difference(r#"["*"]"#, "[1,2]", true).is_some());
         assert!(difference(r#"{"a":"*"}"#, r#"{"a":1}"#, false).is_some());
+    }
+
+    #[test]
+    fn every_place_that_differs_is_told() {
+        assert_eq!(
+            difference(
+                r#"{"a":1,"b":{"c":[1,2]},"d":3}"#,
+                r#"{"a":2,"b":{"c":[1,3]},"e":4}"#,
+                false
+            )
+            .unwrap(),
+            "/a is 2, not 1; /b/c/1 is 3, not 2; /d is missing, not 3; /e is too much"
+        );
     }
 }

@@ -1,14 +1,17 @@
 //! Plays a transcript against a program: real pipes, real sockets, the scripted remote on 127.0.0.1.
 
-use super::format::{Signal, Transcript};
-use super::player::{self, Board, Failure, Reply, Stage};
+use super::format::{Action, Player, Signal, Transcript};
+use super::player::{self, BUSY, Board, CLOSED, Failure, RECONNECTING, Reply, Stage, UNKNOWN};
 use super::remote::{Arrival, Piece, Remote, Told};
+use crate::commands::loopback::{Instance, Loopback, NotClosed};
 use crate::core::roster::Inquiry;
 use bytes::Bytes;
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::runtime::Runtime;
@@ -22,30 +25,83 @@ pub const SLACK: Duration = Duration::from_secs(8);
 /// How long [`Stage::settle`] gives what is under way to arrive.
 const SETTLE: Duration = Duration::from_millis(60);
 
+/// How long after an answer of the API that is not the right one it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What stands for something in the arguments of a [`Bridge`].
+const URL: &str = "{url}";
+/// See [`URL`].
+const FLAGS: &str = "{flags}";
+/// See [`URL`].
+const API: &str = "{api}";
+
 /// A program that speaks ACP on its standard input and output.
 #[derive(Clone, Debug)]
 pub struct Bridge {
     /// The program.
     pub program: OsString,
-    /// Its arguments. `{url}` stands for the remote's URL, an argument `{flags}` for the file's flags.
+    /// Its arguments. `{url}` stands for the remote's URL; where the bridge takes those of `connect`,
+    /// an argument `{flags}` for the file's flags, and `{api}` for those of the loopback API.
     pub arguments: Vec<String>,
 }
 
 impl Bridge {
     /// This program, or one that takes the same arguments.
     pub fn connect(program: impl Into<OsString>) -> Self {
-        let arguments = ["connect", "--api", "off", "{flags}", "{url}"].map(str::to_owned).to_vec();
+        let arguments = ["connect", API, FLAGS, URL].map(str::to_owned).to_vec();
         Self { program: program.into(), arguments }
     }
 
-    fn command(&self, flags: &[String], url: &str) -> Command {
+    /// A command as a shell would read it, without its expansions. The URL is the last argument where
+    /// nothing stands for it.
+    ///
+    /// # Errors
+    /// Why the text is no command.
+    pub fn parse(command: &str) -> Result<Self, String> {
+        let mut words = shell_words::split(command).map_err(|error| error.to_string())?;
+        if words.is_empty() {
+            return Err("no program is named".to_owned());
+        }
+        let program = words.remove(0).into();
+        if !words.iter().any(|word| word.contains(URL)) {
+            words.push(URL.to_owned());
+        }
+        Ok(Self { program, arguments: words })
+    }
+
+    /// Why this bridge cannot be asked what the transcript asks; `None` where it can.
+    pub fn unfit(&self, transcript: &Transcript) -> Option<&'static str> {
+        let takes = |word: &str| self.arguments.iter().any(|argument| argument == word);
+        let has =
+            |which: fn(&Action) -> bool| transcript.steps.iter().any(|step| which(&step.action));
+        if !transcript.header.players.contains(&Player::Live) {
+            return Some("it plays in virtual time only");
+        }
+        if !takes(API) && asks_api(transcript) {
+            return Some("it asks the API of acp-tether");
+        }
+        if takes(FLAGS) {
+            return None;
+        }
+        if !transcript.header.flags.is_empty() {
+            return Some("it needs flags of acp-tether");
+        }
+        if has(|action| matches!(action, Action::Log { .. })) {
+            return Some("it reads the log of acp-tether");
+        }
+        has(|action| matches!(action, Action::Signal(_))).then_some("it sends signals")
+    }
+
+    /// The program at work; its API is open where there is a directory for its record.
+    fn command(&self, flags: &[String], url: &str, runtime_directory: Option<&Path>) -> Command {
         let mut command = Command::new(&self.program);
         for argument in &self.arguments {
-            if argument == "{flags}" {
-                command.args(flags);
-            } else {
-                command.arg(argument.replace("{url}", url));
-            }
+            match (argument.as_str(), runtime_directory) {
+                (FLAGS, _) => command.args(flags),
+                (API, Some(directory)) => command.arg("--runtime-dir").arg(directory),
+                (API, None) => command.args(["--api", "off"]),
+                _ => command.arg(argument.replace(URL, url)),
+            };
         }
         command
             // The remote is on this machine: no proxy of the surroundings leads to it.
@@ -58,12 +114,28 @@ impl Bridge {
     }
 }
 
+fn asks_api(transcript: &Transcript) -> bool {
+    transcript.steps.iter().any(|step| matches!(step.action, Action::Api(_)))
+}
+
 /// Plays a transcript around a bridge. Blocks: it is not for use inside an async task.
 ///
 /// # Errors
 /// The first step that did not hold, or why the bridge did not start.
 pub fn play(transcript: &Transcript, bridge: &Bridge) -> Result<(), Failure> {
-    let mut stage = LiveStage::start(transcript, bridge).map_err(|error| Failure {
+    play_with_slack(transcript, bridge, SLACK)
+}
+
+/// The same, where a step may take so much longer than it says.
+///
+/// # Errors
+/// See [`play`].
+pub fn play_with_slack(
+    transcript: &Transcript,
+    bridge: &Bridge,
+    slack: Duration,
+) -> Result<(), Failure> {
+    let mut stage = LiveStage::start(transcript, bridge, slack).map_err(|error| Failure {
         line: 1,
         step: "the start of the bridge".to_owned(),
         reason: error.to_string(),
@@ -83,6 +155,9 @@ enum Happening {
 
 struct LiveStage {
     board: Board,
+    slack: Duration,
+    /// The program has written or asked something: it has started.
+    is_awake: bool,
     happenings: mpsc::UnboundedReceiver<Happening>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     input: Option<ChildStdin>,
@@ -90,6 +165,10 @@ struct LiveStage {
     /// For each request on the board, what it is answered through.
     asked: Vec<Asked>,
     process: Option<u32>,
+    /// Where the program keeps its record, where its API is asked.
+    runtime_directory: Option<TempDir>,
+    /// The program's API, once it was found.
+    instance: Option<Instance>,
     /// The task that reads the program's output.
     output: Option<JoinHandle<()>>,
     /// Last: what runs on it goes before it does, the program too.
@@ -104,14 +183,16 @@ enum Asked {
 }
 
 impl LiveStage {
-    fn start(transcript: &Transcript, bridge: &Bridge) -> io::Result<Self> {
+    fn start(transcript: &Transcript, bridge: &Bridge, slack: Duration) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (to_arrivals, arrivals) = mpsc::unbounded_channel();
         let (to_happenings, happenings) = mpsc::unbounded_channel();
         let context = runtime.enter();
         let remote = Remote::start(to_arrivals)?;
         let url = format!("http://{}{}", remote.address(), transcript.header.path);
-        let mut child = bridge.command(&transcript.header.flags, &url).spawn()?;
+        let runtime_directory = asks_api(transcript).then(tempfile::tempdir).transpose()?;
+        let record_place = runtime_directory.as_ref().map(TempDir::path);
+        let mut child = bridge.command(&transcript.header.flags, &url, record_place).spawn()?;
         let input = child.stdin.take();
         let process = child.id();
         let output = child.stdout.take().map(|output| {
@@ -122,8 +203,21 @@ impl LiveStage {
         }
         tokio::spawn(wait_for_exit(child, to_happenings));
         drop(context);
-        let (board, asked) = (Board::default(), Vec::new());
-        Ok(Self { board, happenings, arrivals, input, remote, asked, process, output, runtime })
+        Ok(Self {
+            board: Board::default(),
+            slack,
+            is_awake: false,
+            happenings,
+            arrivals,
+            input,
+            remote,
+            asked: Vec::new(),
+            process,
+            runtime_directory,
+            instance: None,
+            output,
+            runtime,
+        })
     }
 
     /// Lets the world go on until `done` holds or `end` has come; says whether it holds.
@@ -165,6 +259,7 @@ impl LiveStage {
     }
 
     fn note(&mut self, happening: Happening) {
+        self.is_awake = true;
         match happening {
             Happening::Output(mut line) => match line.pop() {
                 Some(b'\n') => self.board.see(Bytes::from(line)),
@@ -185,12 +280,40 @@ impl LiveStage {
     }
 
     fn admit(&mut self, Arrival { request, answer }: Arrival) {
+        self.is_awake = true;
         self.asked.push(Asked::Waiting(answer));
         let (place, reply) = self.board.admit(request);
         if let Some(reply) = reply {
             self.board.requests[place].answered = true;
             self.answer(place, &reply);
         }
+    }
+
+    /// Asks the program's API once.
+    fn ask_once(&mut self, inquiry: &Inquiry) -> Result<String, String> {
+        let directory = self.runtime_directory.as_ref().ok_or("the program has no API")?;
+        let instance = match &self.instance {
+            Some(instance) => instance,
+            None => {
+                let found = self
+                    .runtime
+                    .block_on(async { Loopback::new(Some(directory.path()))?.look().await });
+                let found = found.map_err(|error| error.to_string())?.running.pop();
+                self.instance.insert(found.ok_or("the program's API is not there")?)
+            }
+        };
+        self.runtime.block_on(async {
+            match inquiry {
+                Inquiry::Status => Ok(instance.status().await?.to_string()),
+                Inquiry::Close(session) => match instance.close(&session.0).await {
+                    Ok(()) => Ok(CLOSED.to_owned()),
+                    Err(NotClosed::Unknown) => Ok(UNKNOWN.to_owned()),
+                    Err(NotClosed::Running) => Ok(BUSY.to_owned()),
+                    Err(NotClosed::Trouble(reason)) => Err(reason),
+                },
+                Inquiry::Reconnect => instance.reconnect().await.map(|()| RECONNECTING.to_owned()),
+            }
+        })
     }
 
     /// A stream that the program has closed is open no more.
@@ -210,11 +333,12 @@ impl Stage for LiveStage {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let input = self.input.as_mut().ok_or("the editor has closed its end")?;
+        let slack = self.slack;
         let write = async {
             input.write_all(bytes).await?;
             input.flush().await
         };
-        match self.runtime.block_on(async { timeout(SLACK, write).await }) {
+        match self.runtime.block_on(async { timeout(slack, write).await }) {
             Ok(written) => written.map_err(|error| format!("the program does not read: {error}")),
             Err(_) => Err("the program does not read".to_owned()),
         }
@@ -270,7 +394,9 @@ impl Stage for LiveStage {
     }
 
     fn wait(&mut self, within: Duration, done: &dyn Fn(&Board) -> bool) -> bool {
-        self.go_on(Instant::now() + within + SLACK, done)
+        // How quickly a program starts is not what a transcript is about.
+        let slack = if self.is_awake { self.slack } else { self.slack.max(SLACK) };
+        self.go_on(Instant::now() + within + slack, done)
     }
 
     fn pass(&mut self, time: Duration) {
@@ -289,8 +415,34 @@ impl Stage for LiveStage {
         Ok(())
     }
 
-    fn ask(&mut self, _inquiry: &Inquiry) -> Result<String, String> {
-        Err("a program is not asked through its API yet".to_owned())
+    fn ask(
+        &mut self,
+        inquiry: &Inquiry,
+        within: Duration,
+        right: &dyn Fn(&str) -> bool,
+    ) -> Result<String, String> {
+        let end = Instant::now() + within + self.slack;
+        loop {
+            let answer = self.ask_once(inquiry);
+            let stays = answer.as_ref().is_ok_and(|answer| right(answer) || answer == CLOSED);
+            if stays || self.board.exit.is_some() || Instant::now() >= end {
+                return answer;
+            }
+            self.go_on(Instant::now() + ASK_AGAIN, &|_| false);
+        }
+    }
+
+    fn memory(&mut self) -> Result<Option<u64>, String> {
+        let process = self.process.ok_or("the program has no process id")?;
+        if !cfg!(target_os = "linux") {
+            return Ok(None);
+        }
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))
+            .map_err(|error| format!("its memory cannot be read: {error}"))?;
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = most.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let kibibytes = kibibytes.ok_or("its memory cannot be read: it has ended")?;
+        Ok(Some(kibibytes * 1_024))
     }
 
     fn signal(&mut self, signal: Signal) -> Result<(), String> {

@@ -4,8 +4,8 @@
 //! puts what comes out on its [`Board`]. What is expected is compared here, and nowhere else.
 
 use super::format::{
-    Action, Answer, Body, Comparison, Fault, Gets, OnStream, Output, Payload, Sees, Signal, Start,
-    Step, Streams, Transcript,
+    Action, Answer, Asks, Body, Comparison, Fault, Gets, OnStream, Output, Payload, Sees, Signal,
+    Start, Step, Streams, Transcript,
 };
 use super::json::Json;
 use crate::core::roster::Inquiry;
@@ -19,6 +19,15 @@ use std::time::Duration;
 
 /// How long a step waits for what it names, unless it says so itself.
 pub const WITHIN: Duration = Duration::from_secs(2);
+
+/// A session was closed, in the answer to who asked for it; as the other words, in JSON.
+pub(super) const CLOSED: &str = "\"closed\"";
+/// There is no such session.
+pub(super) const UNKNOWN: &str = "\"unknown\"";
+/// It is running or waiting.
+pub(super) const BUSY: &str = "\"busy\"";
+/// Every stream is opened again.
+pub(super) const RECONNECTING: &str = "\"reconnecting\"";
 
 /// A world to play on.
 pub trait Stage {
@@ -44,12 +53,24 @@ pub trait Stage {
     fn set_reachable(&mut self, reachable: bool) -> Result<(), String>;
     /// Lets the world go on until `done` holds, or for `within`; says whether it holds.
     fn wait(&mut self, within: Duration, done: &dyn Fn(&Board) -> bool) -> bool;
-    /// A person asks through the API. What comes back is JSON: the document of the status, or one
-    /// word.
+    /// A person asks through the API, and again until the answer is `right`, or for `within`. What
+    /// comes back is the last answer, as JSON: the document of the status, or one word. A session
+    /// that was closed is not closed again.
     ///
     /// # Errors
     /// Why nobody can ask.
-    fn ask(&mut self, inquiry: &Inquiry) -> Result<String, String>;
+    fn ask(
+        &mut self,
+        inquiry: &Inquiry,
+        within: Duration,
+        right: &dyn Fn(&str) -> bool,
+    ) -> Result<String, String>;
+    /// The most memory that the program has held so far, in bytes; `None` where the system does not
+    /// tell.
+    ///
+    /// # Errors
+    /// There is no program.
+    fn memory(&mut self) -> Result<Option<u64>, String>;
     /// Lets time pass.
     fn pass(&mut self, time: Duration);
     /// Lets happen what happens without time passing.
@@ -118,7 +139,11 @@ impl fmt::Display for Request {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let session =
             self.session().map_or("of no session".to_owned(), |id| format!("of session {id:?}"));
-        write!(formatter, "{} {session} {}", self.method, String::from_utf8_lossy(&self.body))
+        write!(formatter, "{} {session}", self.method)?;
+        match self.body.is_empty() {
+            true => Ok(()),
+            false => write!(formatter, " {}", String::from_utf8_lossy(&self.body)),
+        }
     }
 }
 
@@ -180,7 +205,7 @@ impl Board {
         let requests = self
             .requests
             .iter()
-            .filter(|request| !request.taken && (self.manual || request.method == "POST"))
+            .filter(|request| !request.taken)
             .map(|request| format!("request {request}"));
         let left: Vec<String> = lines.chain(requests).collect();
         (!left.is_empty()).then(|| left.join("\n"))
@@ -226,28 +251,17 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
         log: String::new(),
     })?;
     for step in &prelude {
-        play.step(step).map_err(|reason| Failure {
-            line: 1,
-            step: format!("in the prelude: {}", step.text),
-            reason,
-            log: play.stage.board().last_words(),
-        })?;
+        let held = play.step(step);
+        held.map_err(|reason| play.failure(1, format!("in the prelude: {}", step.text), reason))?;
     }
     play.stage.board().manual = transcript.header.streams == Streams::Manual;
     for step in &transcript.steps {
-        play.step(step).map_err(|reason| Failure {
-            line: step.line,
-            step: step.text.clone(),
-            reason,
-            log: play.stage.board().last_words(),
-        })?;
+        let held = play.step(step);
+        held.map_err(|reason| play.failure(step.line, step.text.clone(), reason))?;
     }
-    play.quiet().map_err(|reason| Failure {
-        line: transcript.steps.last().map_or(1, |step| step.line),
-        step: "at the end of the file".to_owned(),
-        reason,
-        log: play.stage.board().last_words(),
-    })
+    let line = transcript.steps.last().map_or(1, |step| step.line);
+    let quiet = play.quiet();
+    quiet.map_err(|reason| play.failure(line, "at the end of the file".to_owned(), reason))
 }
 
 /// Plays a transcript on a stage where something goes wrong: what it expects does not count.
@@ -300,6 +314,12 @@ struct Play<'stage> {
 }
 
 impl Play<'_> {
+    fn failure(&mut self, line: usize, step: String, reason: String) -> Failure {
+        // What the program has to say of it may still be on its way.
+        self.stage.settle();
+        Failure { line, step, reason, log: self.stage.board().last_words() }
+    }
+
     fn step(&mut self, step: &Step) -> Result<(), String> {
         match &step.action {
             Action::Write(Payload::Bytes(bytes)) => self.stage.write(bytes)?,
@@ -330,7 +350,11 @@ impl Play<'_> {
             }
             Action::Stream(on) => self.on_stream(on)?,
             Action::Reachable(reachable) => self.stage.set_reachable(*reachable)?,
-            Action::Api(inquiry, expected) => self.ask(inquiry, expected.as_deref())?,
+            Action::Api(asks) => self.ask(asks)?,
+            Action::MemoryUnder(limit) => match self.stage.memory()? {
+                Some(most) if most >= *limit => return Err(format!("it held {most} bytes")),
+                _ => {}
+            },
             Action::Pass(time) => self.stage.pass(*time),
             Action::Quiet => self.quiet()?,
             Action::Exit { code, within } => {
@@ -402,7 +426,7 @@ impl Play<'_> {
         };
         let request = &mut board.requests[place];
         if let Some(reason) = mismatch(gets, body, request) {
-            return Err(format!("got: {request}\n{reason}"));
+            return Err(format!("the {} is another one\n{reason}", request.method));
         }
         request.taken = true;
         let (answered, content) = (request.answered, request.body.clone());
@@ -486,12 +510,20 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn ask(&mut self, inquiry: &Inquiry, expected: Option<&RawValue>) -> Result<(), String> {
+    fn ask(&mut self, Asks { inquiry, expected, within }: &Asks) -> Result<(), String> {
         self.stage.settle();
-        let answer = self.stage.ask(inquiry)?;
-        let Some(expected) = expected else { return Ok(()) };
-        match compare(expected.get(), answer.as_bytes(), Comparison::Like) {
-            Some(difference) => Err(format!("the API answers: {answer}\n{difference}")),
+        let difference = |answer: &str| {
+            let expected = expected.as_ref()?;
+            compare(expected.get(), answer.as_bytes(), Comparison::Like)
+        };
+        let answer = self
+            .stage
+            .ask(inquiry, within.unwrap_or_default(), &|answer| difference(answer).is_none())?;
+        match difference(&answer) {
+            Some(difference) => {
+                let expected = expected.as_ref().map_or("", |expected| expected.get());
+                Err(format!("expected: {expected}\ngot:      {answer}\n{difference}"))
+            }
             None => Ok(()),
         }
     }
@@ -554,30 +586,43 @@ fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String>
         return (wanted.as_bytes() != found).then(|| format!("differs from byte {same} on"));
     }
     match (Json::parse(wanted.as_bytes()), Json::parse(found)) {
-        (Ok(wanted), Ok(found)) => wanted.difference(&found, comparison == Comparison::Like),
+        (Ok(wanted), Ok(found)) => {
+            let differences = wanted.differences(&found, comparison == Comparison::Like);
+            (!differences.is_empty()).then(|| differences.join("\n"))
+        }
         (Err(error), _) | (_, Err(error)) => Some(format!("is no JSON: {error}")),
     }
 }
 
-/// Why a request is not the one that a step names.
+/// Why a request is not the one that a step names: every reason, a line each.
 fn mismatch(gets: &Gets, body: Option<(&str, Comparison)>, request: &Request) -> Option<String> {
-    if gets.path.is_some() && gets.path != request.path {
-        return Some(format!("the path is {:?}", request.path));
-    }
-    if gets.http.is_some() && gets.http != request.http {
-        return Some(format!("the version is {:?}", request.http));
-    }
-    for (name, wanted) in &gets.headers {
-        let found = request.header(&name.to_ascii_lowercase());
-        match wanted.as_deref() {
-            Some("*") if found.is_some() => {}
-            wanted if wanted == found => {}
-            _ => return Some(format!("the header {name} is {found:?}")),
+    let shown = |value: Option<&str>| value.map_or("absent".to_owned(), |text| format!("{text:?}"));
+    let is_not = |what: &str, found: Option<&str>, wanted: Option<&str>| {
+        format!("{what} is {}, not {}", shown(found), shown(wanted))
+    };
+    let mut reasons = Vec::new();
+    for (what, wanted, found) in [
+        ("the path", gets.path.as_deref(), request.path.as_deref()),
+        ("the version of HTTP", gets.http.as_deref(), request.http.as_deref()),
+    ] {
+        if wanted.is_some() && wanted != found {
+            reasons.push(is_not(what, found, wanted));
         }
     }
-    let (text, comparison) = body?;
-    compare(text, &request.body, comparison)
-        .map(|difference| format!("expected the body {text}\n{difference}"))
+    for (name, wanted) in &gets.headers {
+        match (wanted.as_deref(), request.header(&name.to_ascii_lowercase())) {
+            (Some("*"), Some(_)) => {}
+            (wanted, found) if wanted == found => {}
+            (wanted, found) => reasons.push(is_not(&format!("the header {name}"), found, wanted)),
+        }
+    }
+    if let Some((text, comparison)) = body
+        && let Some(difference) = compare(text, &request.body, comparison)
+    {
+        let found = String::from_utf8_lossy(&request.body);
+        reasons.push(format!("expected: {text}\ngot:      {found}\n{difference}"));
+    }
+    (!reasons.is_empty()).then(|| reasons.join("\n"))
 }
 
 /// Why some bytes cannot be one message (S5).

@@ -5,6 +5,7 @@ use super::format::Fault;
 use super::player::{Reply, Request};
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -173,8 +174,11 @@ async fn exchange(
     let body = match (reply.fault, stream) {
         (Some(Fault::Broken | Fault::Hang), _) => return Err(cut()),
         (Some(Fault::Cut), _) => {
-            let half = reply.body.slice(..reply.body.len() / 2);
-            Body::from_stream(futures_util::stream::iter([Ok(half), Err(cut())]))
+            Body::from_stream(stream::iter([Ok(half(&reply.body)), Err(cut())]))
+        }
+        (Some(Fault::Stall), _) => {
+            let half = stream::iter([Ok::<_, io::Error>(half(&reply.body))]);
+            Body::from_stream(half.chain(stream::pending()))
         }
         (None, Some(pieces)) => stream_body(pieces),
         (None, None) => Body::from(reply.body),
@@ -186,6 +190,10 @@ async fn exchange(
     response.body(body).map_err(io::Error::other)
 }
 
+fn half(body: &Bytes) -> Bytes {
+    body.slice(..body.len() / 2)
+}
+
 fn version(version: hyper::Version) -> &'static str {
     match version {
         hyper::Version::HTTP_2 => "2",
@@ -195,7 +203,7 @@ fn version(version: hyper::Version) -> &'static str {
 }
 
 fn stream_body(pieces: mpsc::UnboundedReceiver<Piece>) -> Body {
-    Body::from_stream(futures_util::stream::unfold(pieces, |mut pieces| async {
+    Body::from_stream(stream::unfold(pieces, |mut pieces| async {
         let piece = match pieces.recv().await? {
             Piece::Bytes(bytes) => Ok(bytes),
             Piece::Cut => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),

@@ -4,7 +4,9 @@
 //! means the same in both players.
 
 use super::format::{Fault, Signal, Transcript};
-use super::player::{self, Board, Failure, Reply, Request, Stage, unfit};
+use super::player::{
+    self, BUSY, Board, CLOSED, Failure, RECONNECTING, Reply, Request, Stage, UNKNOWN, unfit,
+};
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::core::message::{self, Malformed, Message};
@@ -352,6 +354,10 @@ impl VirtualStage {
     }
 
     fn tell_answer(&mut self, place: usize, reply: &Reply) {
+        // A body that decides something is awaited, up to the time limit of the POST.
+        if reply.fault == Some(Fault::Stall) && has_result(reply) {
+            return;
+        }
         let outcome = outcome(reply);
         let event = match &self.asked[place] {
             Asked::Post(id) => Event::Posted(*id, outcome),
@@ -494,10 +500,31 @@ impl Stage for VirtualStage {
         Err("the core has no pipes".to_owned())
     }
 
-    fn ask(&mut self, inquiry: &Inquiry) -> Result<String, String> {
-        self.events.push_back(Event::Inquiry(Ticket(0), inquiry.clone()));
-        self.run();
-        self.replies.pop_front().ok_or_else(|| "the core does not reply".to_owned())
+    fn ask(
+        &mut self,
+        inquiry: &Inquiry,
+        within: Duration,
+        right: &dyn Fn(&str) -> bool,
+    ) -> Result<String, String> {
+        let end = self.later(within);
+        loop {
+            self.events.push_back(Event::Inquiry(Ticket(0), inquiry.clone()));
+            self.run();
+            let answer = self.replies.pop_front().ok_or("the core does not reply")?;
+            if right(&answer) || answer == CLOSED {
+                return Ok(answer);
+            }
+            match self.machine.deadline() {
+                Some(deadline) if deadline <= end && self.board.fault.is_none() => {
+                    self.advance(deadline)
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    fn memory(&mut self) -> Result<Option<u64>, String> {
+        Err("the core has no process".to_owned())
     }
 
     fn signal(&mut self, _signal: Signal) -> Result<(), String> {
@@ -515,10 +542,10 @@ fn told(reply: &roster::Reply) -> String {
             serde_json::to_string(&status.document(|Millis(time)| time))
                 .unwrap_or_else(|error| error.to_string())
         }
-        roster::Reply::Closed => "\"closed\"".to_owned(),
-        roster::Reply::Unknown => "\"unknown\"".to_owned(),
-        roster::Reply::Busy => "\"busy\"".to_owned(),
-        roster::Reply::Reconnecting => "\"reconnecting\"".to_owned(),
+        roster::Reply::Closed => CLOSED.to_owned(),
+        roster::Reply::Unknown => UNKNOWN.to_owned(),
+        roster::Reply::Busy => BUSY.to_owned(),
+        roster::Reply::Reconnecting => RECONNECTING.to_owned(),
     }
 }
 
@@ -549,8 +576,17 @@ fn headers(connection: Option<&Connection>, session: Option<&SessionId>) -> Vec<
     headers
 }
 
+/// Whether the body of an answer is a result.
+fn has_result(reply: &Reply) -> bool {
+    let is_json = header(reply, |name| name == "content-type")
+        .is_some_and(|kind| kind.starts_with("application/json"));
+    is_json && (200..300).contains(&reply.status)
+}
+
+/// What the core hears of an answer that comes, whole or not.
 fn outcome(reply: &Reply) -> Outcome {
-    if reply.fault.is_some() {
+    let stalls = reply.fault == Some(Fault::Stall);
+    if reply.fault.is_some() && !stalls {
         return Outcome::Broken(CUT.to_owned());
     }
     if (300..400).contains(&reply.status) {
@@ -560,8 +596,10 @@ fn outcome(reply: &Reply) -> Outcome {
     let content_type = header(reply, |name| name == "content-type").unwrap_or_default().to_owned();
     let good = (200..300).contains(&reply.status);
     let most = match good {
-        true if content_type.starts_with("application/json") => reply.body.len(),
+        true if has_result(reply) => reply.body.len(),
         true => 0,
+        // The shell gives up what does not end.
+        false if stalls => 0,
         false => reply.body.len().min(limits::ERROR_BODY_BYTES),
     };
     Outcome::Response(Response {
@@ -750,6 +788,7 @@ mod tests {
             r#"{"stream":null,"raw":"ta:x\n\n"}"#,
             r#"{"stream":null,"comment":""}"#,
             r#"{"stream":null,"end":"reset"}"#,
+            r#"{"gets":{"method":"GET"}}"#,
             r#"{"quiet":true}"#,
         ];
         let (result, seen) = run(&steps, vec![vec![open(1)]], None);
@@ -801,6 +840,7 @@ mod tests {
             r#"{"editor":2}"#,
             r#"{"stream":null,"data":"new"}"#,
             r#"{"stream":null,"of":"old","data":"old"}"#,
+            r#"{"gets":{"method":"GET"}}"#,
         ];
         let (result, seen) = run(&steps, vec![vec![open(1)], vec![], vec![open(2)]], None);
         result.unwrap();
@@ -838,6 +878,7 @@ mod tests {
         let steps = [
             r#"{"editor":1}"#,
             r#"{"gets":{"method":"POST"},"as":"p"}"#,
+            r#"{"gets":{"method":"GET"}}"#,
             r#"{"remote":"down"}"#,
             r#"{"editor":2}"#,
             r#"{"quiet":true}"#,
@@ -874,6 +915,24 @@ mod tests {
         ];
         run(&steps, answers(), Some(500)).0.unwrap();
         assert_eq!(run(&steps, answers(), Some(499)).0.unwrap_err().line, 4);
+    }
+
+    #[test]
+    fn the_api_is_asked_again_until_its_answer_is_right_or_the_time_is_over() {
+        let reply = |reply| vec![Effect::Reply(Ticket(0), reply)];
+        let (busy, closed) = (roster::Reply::Busy, roster::Reply::Closed);
+        let answers = || vec![vec![], reply(busy.clone()), vec![], reply(closed.clone())];
+        let ask = |expected: &str, within: &str, deadline| {
+            let step = format!(r#"{{"api":{{"close":"s1"}},"expect":"{expected}"{within}}}"#);
+            run(&[r#"{"editor":1}"#, &step], answers(), Some(deadline)).0.map_err(|it| it.reason)
+        };
+        let within = r#","within":"500ms""#;
+        assert_eq!(ask("closed", within, 500), Ok(()));
+        assert_eq!(ask("busy", "", 500), Ok(()));
+        assert!(ask("closed", within, 501).unwrap_err().contains(r#"got:      "busy""#));
+        assert!(ask("closed", "", 500).unwrap_err().contains(r#"got:      "busy""#));
+        // What was closed stays so.
+        assert!(ask("unknown", r#","within":"1h""#, 500).unwrap_err().contains(r#""closed""#));
     }
 
     #[test]
