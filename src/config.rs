@@ -41,6 +41,8 @@ pub struct Config {
     pub remote: Option<Remote>,
     /// Where the loopback API is; `None` for none, and if the configuration cannot be used.
     pub loopback: Option<Loopback>,
+    /// What works, and should not stay so.
+    pub warnings: Vec<String>,
 }
 
 /// Where the loopback API is (A1), and where others find it (A2).
@@ -178,12 +180,17 @@ impl Config {
             seed: RandomState::new().build_hasher().finish(),
             unusable: None,
         };
-        let config = Self { settings, remote: None, loopback: None };
+        let warnings = exposed_headers(&flags.headers);
+        let config = Self { settings, remote: None, loopback: None, warnings };
         let usable = Remote::new(flags, environment).and_then(|remote| {
             Ok((remote, loopback(&flags.api, flags.runtime.directory.as_ref())?))
         });
         match usable {
-            Ok((remote, loopback)) => Self { remote: Some(remote), loopback, ..config },
+            Ok((remote, loopback)) => {
+                let mut warnings = config.warnings;
+                warnings.extend(exposed_query(&remote.url));
+                Self { remote: Some(remote), loopback, warnings, ..config }
+            }
             Err(problem) => config.unusable(&problem),
         }
     }
@@ -197,7 +204,7 @@ impl Config {
     pub fn unusable(self, problem: &Unusable) -> Self {
         let reason = self.settings.unusable.unwrap_or_else(|| problem.to_string());
         let settings = Settings { unusable: Some(reason), ..self.settings };
-        Self { settings, remote: None, loopback: None }
+        Self { settings, remote: None, loopback: None, ..self }
     }
 }
 
@@ -220,6 +227,37 @@ impl Remote {
             max_message_bytes: flags.max_message_bytes,
         })
     }
+}
+
+/// Secrets in the arguments, which every process of the machine can read (K93).
+fn exposed_headers(headers: &[String]) -> Vec<String> {
+    let exposed = headers
+        .iter()
+        .filter_map(|header| header.split_once(':'))
+        .filter(|(name, value)| looks_secret(name) && !value.contains("${"));
+    exposed
+        .map(|(name, _)| {
+            format!(
+                "--header {}: others can read its value in the list of processes; use --bearer-env, \
+                 --bearer-file or --bearer-command, or ${{NAME}} for an environment variable",
+                name.trim()
+            )
+        })
+        .collect()
+}
+
+/// A secret in the query, which ends up in the logs of every server on the way (K89).
+fn exposed_query(url: &Url) -> Option<String> {
+    let (name, _) = url.query_pairs().find(|(name, _)| looks_secret(name))?;
+    Some(format!(
+        "the URL holds {name:?} in its query, which servers on the way write into their logs; send it in \
+         a header, if the agent allows that"
+    ))
+}
+
+fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["auth", "cookie", "key", "password", "secret", "token"].iter().any(|part| name.contains(part))
 }
 
 /// A URL as it may be shown: without user info, query and fragment (X1).
@@ -427,6 +465,22 @@ mod tests {
             let message = endpoint(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn k89_k93_a_secret_in_the_arguments_or_in_the_query_is_warned_of_without_it() {
+        let header = |text: &str| exposed_headers(&[text.to_owned()]);
+        for exposed in ["Authorization: Bearer s3cret", "x-api-key:s3cret", "Cookie: a=s3cret"] {
+            let [warning] = &header(exposed)[..] else { panic!("{exposed}") };
+            assert!(warning.contains("--bearer-env") && !warning.contains("s3cret"), "{warning}");
+        }
+        for fine in ["Authorization: Bearer ${TOKEN}", "X-Team: s3cret", "no colon"] {
+            assert!(header(fine).is_empty(), "{fine}");
+        }
+        let query = |text: &str| exposed_query(&Url::parse(text).unwrap());
+        let warning = query("https://host/acp?a=1&access_token=s3cret").unwrap();
+        assert!(warning.contains("access_token") && !warning.contains("s3cret"), "{warning}");
+        assert_eq!(query("https://host/acp?team=7"), None);
     }
 
     #[test]

@@ -38,6 +38,9 @@ fn connect(flags: &Connect) -> ExitCode {
         tell(reason);
     }
     let log = log::start(flags.log_level, place);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
     shell::run(config, &log).unwrap_or_else(|error| {
         tell(&format!("the system refuses what is needed to run: {error}"));
         ExitCode::FAILURE

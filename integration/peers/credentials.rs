@@ -102,3 +102,18 @@ fn a_token_that_cannot_be_had_is_the_answer_to_initialize() {
     let message = told(&["--bearer-command", "true", "--header", "Authorization: Basic eA=="]);
     assert!(message.contains("leave one of them out"), "{message}");
 }
+
+#[test]
+fn k89_k93_a_secret_that_others_can_read_is_warned_of_once_and_masked() {
+    let served = Served::start();
+    let log = TempDir::new().unwrap();
+    let path = log.path().join("log").display().to_string();
+    let url = format!("{}/acp?token=s3cret", served.url);
+    let flags = ["--header", "Authorization: Bearer s3cret", "--log-file", &path];
+    let mut editor = Editor::connect(&url, &flags);
+    assert_eq!(initialize(&mut editor)["result"]["protocolVersion"], 1);
+    editor.close();
+    let log = fs::read_to_string(path).unwrap();
+    assert_eq!(log.lines().filter(|line| line.contains(" warning: ")).count(), 2, "{log}");
+    assert!(!log.contains("s3cret"), "{log}");
+}
