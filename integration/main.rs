@@ -7,5 +7,6 @@ mod house;
 mod peers;
 mod process;
 mod proxy;
+mod recording;
 mod runner;
 mod sim;

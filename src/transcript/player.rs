@@ -242,6 +242,9 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
             log: play.stage.board().last_words(),
         })?;
     }
+    if transcript.header.recorded {
+        return Ok(());
+    }
     play.quiet().map_err(|reason| Failure {
         line: transcript.steps.last().map_or(1, |step| step.line),
         step: "at the end of the file".to_owned(),
