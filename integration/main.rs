@@ -3,6 +3,7 @@
 
 mod api;
 mod core;
+mod coverage;
 mod house;
 mod peers;
 mod process;
