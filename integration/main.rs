@@ -3,10 +3,12 @@
 
 mod api;
 mod core;
+mod coverage;
 mod house;
 mod peers;
 mod play;
 mod process;
 mod proxy;
+mod recording;
 mod runner;
 mod sim;

@@ -107,14 +107,34 @@ fn play_all(
     at_once: usize,
     play: impl Fn(&Transcript) -> Result<(), Failure> + Sync,
 ) {
+    play_files(&transcripts(), player, at_once, play);
+}
+
+/// The files of the corpus, or those of them that `TRANSCRIPT` names.
+pub fn transcripts() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("integration/transcripts");
     let wanted = std::env::var("TRANSCRIPT").unwrap_or_default();
-    let mut files = Vec::new();
-    collect(&root, &mut files).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+    let mut files = transcripts_in(&root);
     files.retain(|file| file.to_string_lossy().contains(&wanted));
-    files.sort();
     assert!(!files.is_empty(), "no transcript matches {wanted:?}");
+    files
+}
 
+/// All transcripts below a folder, in order.
+pub fn transcripts_in(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    collect(root, &mut files).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+    files.sort();
+    files
+}
+
+/// Plays these files; tells every failure.
+pub fn play_files(
+    files: &[PathBuf],
+    player: Player,
+    at_once: usize,
+    play: impl Fn(&Transcript) -> Result<(), Failure> + Sync,
+) {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -122,11 +142,12 @@ fn play_all(
             scope.spawn(|| {
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(failure) = play_file(file, player, &play) {
-                        let name = file.strip_prefix(&root).unwrap_or(file).display();
+                        let place = file.iter().rev().take(2).collect::<Vec<_>>();
+                        let name = place.into_iter().rev().collect::<PathBuf>();
                         failures
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)
-                            .push(format!("{name} ({player:?}), {failure}"));
+                            .push(format!("{} ({player:?}), {failure}", name.display()));
                     }
                 }
             });

@@ -34,6 +34,9 @@ Examples:
   When something goes wrong, look closer:
     acp-tether connect --log-level debug --log-file /tmp/acp-tether.log https://agents.example.com/acp
 
+  Record what happens, to send it with a bug report:
+    acp-tether connect --record night.ndjson https://agents.example.com/acp
+
 Exit codes:
   0   the editor closed its side, or a signal came
   2   the command line is wrong
@@ -168,6 +171,19 @@ pub struct Connect {
     /// Append the log to this file instead of writing it to standard error
     #[arg(long, value_name = "PATH")]
     pub log_file: Option<PathBuf>,
+
+    /// Write what happens to this new file, as a transcript to play back or to send with a bug report; secrets are
+    /// left out, content is replaced by placeholders of the same length; ids of requests and sessions stay
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// How large that file may become; then the recording ends, and the conversation goes on
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64MiB", requires = "record")]
+    pub record_limit: usize,
+
+    /// Record what people and the agent write, too; secrets stay out
+    #[arg(long, requires = "record")]
+    pub record_content: bool,
 }
 
 /// Where a bearer token comes from: none of them is the token itself, which others could read in the
@@ -340,7 +356,7 @@ fn size(text: &str) -> Result<usize, String> {
         text.parse().map_err(|_| "write a size as 64KiB, 64MiB or as a count of bytes")?;
     match usize::try_from(size.as_u64()) {
         Ok(bytes) if bytes >= limits::LEAST_MESSAGE_BYTES => Ok(bytes),
-        Ok(_) => Err("a message needs 1KiB at least".to_owned()),
+        Ok(_) => Err("this size is too small: 1KiB is the least".to_owned()),
         Err(_) => Err("this size is too large for this machine".to_owned()),
     }
 }

@@ -163,6 +163,11 @@ pub enum Unusable {
         "--log-file cannot be opened for writing ({0}): name a file in a directory that exists and can be written to"
     )]
     LogFile(String),
+    /// The file of a recording cannot be created.
+    #[error(
+        "--record cannot create its file ({0}): name one that does not exist yet, in a directory that can be written to"
+    )]
+    Record(String),
 }
 
 impl Config {
@@ -514,6 +519,7 @@ mod tests {
         }
     }
 
+    /// K93: the process list shows the name of the variable only.
     #[test]
     fn a_header_takes_variables_from_the_environment_and_is_sensitive() {
         let cases = [

@@ -3,6 +3,7 @@
 use acp_tether::cli::{Cli, Command, Connect};
 use acp_tether::config::{Config, Unusable};
 use acp_tether::shell::log::{self, Place};
+use acp_tether::shell::record::Recorder;
 use acp_tether::{commands, shell};
 use clap::Parser;
 use std::io::Write;
@@ -34,6 +35,16 @@ fn connect(flags: &Connect) -> ExitCode {
             (Place::StandardError, config.unusable(&problem))
         }
     };
+    let (recorder, config) = match &flags.record {
+        Some(path) if config.remote.is_some() => {
+            match Recorder::create(path, flags, &config.settings) {
+                Ok(recorder) => (Some(recorder), config),
+                Err(error) => (None, config.unusable(&Unusable::Record(error.to_string()))),
+            }
+        }
+        // There is nothing to record where the configuration cannot be used.
+        _ => (None, config),
+    };
     if let Some(reason) = &config.settings.unusable {
         tell(reason);
     }
@@ -41,7 +52,7 @@ fn connect(flags: &Connect) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    shell::run(config, &log).unwrap_or_else(|error| {
+    shell::run(config, recorder, &log).unwrap_or_else(|error| {
         tell(&format!("the system refuses what is needed to run: {error}"));
         ExitCode::FAILURE
     })

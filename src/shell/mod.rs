@@ -12,6 +12,7 @@ pub mod instances;
 mod leaving;
 pub mod log;
 mod methods;
+pub mod record;
 mod stdio;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use self::http::{Batch, Http};
 use self::inquiries::{Inquiries, Instance};
 use self::instances::{Directory, Entry, Record};
 use self::methods::Methods;
+use self::record::Recorder;
 use self::stdio::Output;
 use self::token::Token;
 use self::watch::{Seen, Watch};
@@ -52,7 +54,11 @@ const CALLS: usize = 64;
 const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
 
 /// Carries the session on standard input and output until the editor is gone, and ends the process.
-pub fn run(config: Config, log: &log::Log) -> io::Result<process::ExitCode> {
+pub fn run(
+    config: Config,
+    recorder: Option<Recorder>,
+    log: &log::Log,
+) -> io::Result<process::ExitCode> {
     let code = config.exit_code();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -60,6 +66,7 @@ pub fn run(config: Config, log: &log::Log) -> io::Result<process::ExitCode> {
         let lines = stdio::read(io::stdin(), config.settings.max_message_bytes);
         let loopback = config.loopback.clone();
         let mut shell = Shell::new(config, Output::new(io::stdout()));
+        shell.recorder = recorder;
         if let Some(loopback) = loopback {
             shell.open_api(&loopback);
         }
@@ -84,6 +91,8 @@ struct Shell {
     /// When [`Millis`] began.
     start: Instant,
     effects: Vec<Effect>,
+    /// Who writes down what happens, if anybody does.
+    recorder: Option<Recorder>,
     output: Output,
     /// `None` where the configuration cannot be used.
     http: Option<Http>,
@@ -122,6 +131,7 @@ impl Shell {
             core: Core::new(config.settings),
             start: Instant::now(),
             effects: Vec::new(),
+            recorder: None,
             output,
             ends,
             ends_sender,
@@ -269,7 +279,14 @@ impl Shell {
             return;
         }
         let mut effects = mem::take(&mut self.effects);
-        self.core.step(self.now(), event, &mut effects);
+        let now = self.now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.told(&event);
+        }
+        self.core.step(now, event, &mut effects);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.did(now, &effects);
+        }
         effects.drain(..).for_each(|effect| self.perform(effect));
         self.effects = effects;
     }

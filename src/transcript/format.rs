@@ -26,6 +26,13 @@ pub struct Header {
     pub name: String,
     /// The rules of BEHAVIOUR.md that it proves.
     pub rules: Vec<String>,
+    /// It was recorded: it proves no rule, and may have been cut off. Then it is played as far as it
+    /// goes, and what is left over at its end does not count.
+    #[serde(default)]
+    pub recorded: bool,
+    /// Where chance starts from in virtual time.
+    #[serde(default = "first_seed")]
+    pub seed: u64,
     /// The ACP version that the prelude negotiates.
     #[serde(default = "first_version")]
     pub protocol: u32,
@@ -47,6 +54,10 @@ pub struct Header {
     /// Path and query of the URL that the bridge is given.
     #[serde(default = "usual_path")]
     pub path: String,
+}
+
+fn first_seed() -> u64 {
+    1
 }
 
 fn first_version() -> u32 {
@@ -338,7 +349,9 @@ impl Transcript {
         check_header(&header).map_err(refused(line))?;
         let mut steps = Vec::new();
         let mut last = line;
-        for (line, text) in lines {
+        // The last line of a recording that was cut off may not be whole.
+        let whole = if header.recorded { text.matches('\n').count() } else { usize::MAX };
+        for (line, text) in lines.take_while(|(line, _)| *line <= whole) {
             let action = action(text).map_err(refused(line))?;
             check_players(&header, &action).map_err(refused(line))?;
             steps.push(Step { line, text: text.to_owned(), action });
@@ -388,7 +401,7 @@ fn check_header(header: &Header) -> Result<(), String> {
     if header.name.trim().is_empty() {
         return Err("the name is empty".to_owned());
     }
-    if header.rules.is_empty() {
+    if header.rules.is_empty() && !header.recorded {
         return Err("no rule is named".to_owned());
     }
     for rule in &header.rules {

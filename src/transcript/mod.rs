@@ -18,5 +18,7 @@ pub mod format;
 pub mod json;
 pub mod live_player;
 pub mod player;
+pub mod recording;
+pub mod redact;
 pub mod remote;
 pub mod virtual_player;

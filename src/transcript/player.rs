@@ -259,6 +259,9 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
         let held = play.step(step);
         held.map_err(|reason| play.failure(step.line, step.text.clone(), reason))?;
     }
+    if transcript.header.recorded {
+        return Ok(());
+    }
     let line = transcript.steps.last().map_or(1, |step| step.line);
     let quiet = play.quiet();
     quiet.map_err(|reason| play.failure(line, "at the end of the file".to_owned(), reason))

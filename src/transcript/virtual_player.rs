@@ -33,6 +33,7 @@ pub fn play(transcript: &Transcript) -> Result<(), Failure> {
         reason,
         log: String::new(),
     })?;
+    let settings = Settings { seed: transcript.header.seed, ..settings };
     player::play(
         transcript,
         &mut VirtualStage::new(Machine::Core(Box::new(Core::new(settings.clone()))), &settings),

@@ -638,6 +638,7 @@ mod tests {
         }
     }
 
+    /// K23.
     #[test]
     fn r14_large_data_is_whole() {
         for length in [70_000, 1 << 20, 8 << 20] {

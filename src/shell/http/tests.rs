@@ -6,8 +6,8 @@ use super::{BATCHES, Batch, Http};
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::core::{
-    Connection, End, Epoch, Event, Generation, Open, Outcome, Post, PostId, Response, SessionId,
-    StreamEvent, StreamId,
+    Connection, End, Epoch, Event, Generation, Millis, Open, Outcome, Post, PostId, Response,
+    SessionId, StreamEvent, StreamId,
 };
 use bytes::Bytes;
 use clap::Parser;
@@ -15,17 +15,19 @@ use futures_util::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 pub(in crate::shell) type Body = BoxBody<Bytes, Infallible>;
 pub(in crate::shell) type Answer = hyper::Response<Body>;
@@ -703,4 +705,59 @@ async fn a_turn_does_not_pay_for_nagle_at_the_server_and_delayed_acknowledgement
         println!("HTTP/{http}: median {:?}, p99 {:?}", turns[100], turns[198]);
         assert!(turns[100] < Duration::from_millis(20), "HTTP/{http}: {:?}", turns[100]);
     }
+}
+
+/// KS13.
+#[tokio::test]
+async fn l2_headers_are_read_whatever_their_case_and_however_often_they_come() {
+    let url = raw("HTTP/1.1 200 -\r\nACP-Connection-ID: c-9\r\ncONTENT-tYPE: Application/JSON\r\nRETRY-after: 3\r\n\
+        set-cookie: a=1\r\nSet-Cookie: b=2\r\ncontent-LENGTH: 2\r\n\r\n{}")
+    .await;
+    let accepted = response(Client::new(&[&url, "--http", "1.1"]).post("{}").await);
+    assert_eq!(accepted.connection_id.as_deref(), Some(&b"c-9"[..]));
+    assert_eq!(accepted.retry_after, Some(Millis(3_000)));
+    assert_eq!(accepted.body.as_ref(), b"{}");
+}
+
+/// K77: GOAWAY without an error.
+#[tokio::test]
+async fn l6_a_server_that_takes_no_new_requests_ends_no_stream_that_is_open() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/acp", listener.local_addr().unwrap());
+    let (leave, streams) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
+    let (leaves, opened) = (Arc::clone(&leave), Arc::clone(&streams));
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let (leaves, opened) = (Arc::clone(&leaves), Arc::clone(&opened));
+            let service = service_fn(move |_: Request<Incoming>| {
+                let (sender, answer) = event_stream();
+                opened.lock().unwrap().push(sender);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            tokio::spawn(async move {
+                let server = http2::Builder::new(TokioExecutor::new());
+                let mut connection = pin!(server.serve_connection(TokioIo::new(socket), service));
+                tokio::select! {
+                    _ = connection.as_mut() => return,
+                    () = leaves.notified() => connection.as_mut().graceful_shutdown(),
+                }
+                let _ = connection.await;
+            });
+        }
+    });
+    let mut client = Client::new(&[&url, "--http", "2"]);
+    client.open("s", None);
+    assert!(matches!(client.event().await, StreamEvent::Opened { .. }));
+    leave.notify_waiters();
+    let first = streams.lock().unwrap()[0].clone();
+    for _ in 0..3 {
+        first.send(Bytes::from_static(b"data: goes on\n\n")).unwrap();
+        assert!(matches!(client.event().await, StreamEvent::Message { data: Some(_), .. }));
+    }
+    // A new request is served too, on another connection.
+    client.open("t", None);
+    assert!(matches!(client.event().await, StreamEvent::Opened { .. }));
+    first.send(Bytes::from_static(b"data: still\n\n")).unwrap();
+    assert!(matches!(client.event().await, StreamEvent::Message { data: Some(_), .. }));
 }

@@ -1,0 +1,264 @@
+//! What `connect --record` writes: it plays back in both players, tells no secret, and never harms the
+//! conversation.
+
+use acp_tether::transcript::format::{Player, Transcript};
+use acp_tether::transcript::live_player::{self, Bridge};
+use acp_tether::transcript::virtual_player;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+use crate::peers::agent::Served;
+use crate::peers::conversation;
+use crate::peers::editor::Editor;
+use crate::proxy::{Fault, Harm, Place, Proxy, Target, Way};
+use crate::runner::{play_files, transcripts};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_acp-tether");
+
+/// A stream of a session that breaks in the middle of its next piece.
+const CUT: Fault =
+    Fault { target: Target::Stream, way: Way::Down, place: Place::Middle, harm: Harm::Reset };
+
+fn recording_bridge(file: &Path, flags: &[&str]) -> Bridge {
+    let mut bridge = Bridge::connect(PROGRAM);
+    let record = ["--record".to_owned(), file.display().to_string()];
+    bridge.arguments.splice(1..1, record.into_iter().chain(flags.iter().map(|&flag| flag.into())));
+    bridge
+}
+
+/// What is recorded of a play of these steps.
+fn recorded(transcript: &str, flags: &[&str]) -> String {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("night.ndjson");
+    let transcript = Transcript::parse(transcript).unwrap();
+    if let Err(failure) = live_player::play(&transcript, &recording_bridge(&file, flags)) {
+        panic!("{failure}");
+    }
+    fs::read_to_string(file).unwrap()
+}
+
+/// Plays a recording in both players.
+fn play_back(recording: &str) {
+    let transcript = Transcript::parse(recording).unwrap_or_else(|refused| panic!("{refused}"));
+    if let Err(failure) = virtual_player::play(&transcript) {
+        panic!("in virtual time, {failure}\n{recording}");
+    }
+    if let Err(failure) = live_player::play(&transcript, &Bridge::connect(PROGRAM)) {
+        panic!("live, {failure}\n{recording}");
+    }
+}
+
+/// Recordings of these do not play back, and why.
+const NOT: [(&str, &str); 3] = [
+    (
+        "a lane without a stream goes on after what waited for the link gave up",
+        "the remote is back only after the editor's message, whose backoff is longer than its --hold",
+    ),
+    (
+        "a lane goes on after what waited for its stream gave up",
+        "limits of two lanes are due within a millisecond: which is first is chance",
+    ),
+    (
+        "the end of input while the remote is away ends in time",
+        "how often a stream is tried in the last second is chance",
+    ),
+];
+
+/// Every file that is played live is recorded meanwhile, and its recording is played.
+#[test]
+fn every_recording_of_the_corpus_plays_back_in_both_players() {
+    let directory = TempDir::new().unwrap();
+    let files: Vec<PathBuf> = transcripts();
+    play_files(&files, Player::Live, 8, |transcript| {
+        if NOT.iter().any(|(name, _)| *name == transcript.header.name) {
+            return Ok(());
+        }
+        let name = transcript.header.name.replace(|letter: char| !letter.is_alphanumeric(), "-");
+        let file = directory.path().join(name + ".ndjson");
+        live_player::play(transcript, &recording_bridge(&file, &[]))
+    });
+    let mut recordings: Vec<PathBuf> =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // A recording that holds nothing to check was of a program that was given nothing to do.
+    recordings.retain(|file| {
+        let steps = fs::read_to_string(file).unwrap();
+        ["{\"sees", "{\"gets", "{\"exit"].iter().any(|check| steps.contains(check))
+    });
+    assert!(recordings.len() > 180, "{} recordings", recordings.len());
+    play_files(&recordings, Player::Virtual, 2, virtual_player::play);
+    let bridge = Bridge::connect(PROGRAM);
+    play_files(&recordings, Player::Live, 8, |transcript| live_player::play(transcript, &bridge));
+}
+
+/// A turn, a permission, and a stream that is cut: with the official Rust SDK's server, which nobody
+/// here wrote.
+#[test]
+fn a_recording_of_the_official_server_plays_back_in_both_players() {
+    let directory = TempDir::new().unwrap();
+    for (number, http) in ["1.1", "2"].into_iter().enumerate() {
+        let file = directory.path().join(format!("{number}.ndjson"));
+        let served = Served::start();
+        let proxy = Proxy::to(&served.url);
+        // The proxy speaks HTTP/1.1 only.
+        let url = if http == "2" { &served.url } else { &proxy.url };
+        let mut editor =
+            Editor::connect(url, &["--http", http, "--record", file.to_str().unwrap()]);
+        conversation::hold_all(&mut editor);
+        if http == "1.1" {
+            let session = conversation::new_session(&mut editor);
+            let whole = conversation::say(&mut editor, &session, "echo what is whole");
+            editor.until_answer(whole);
+            proxy.arm([CUT]);
+            let lost = conversation::say(&mut editor, &session, "echo what is cut");
+            proxy.wait();
+            // Its answer may be lost with the stream: the next turn shows that the link is back.
+            let next = conversation::say(&mut editor, &session, "echo what comes after");
+            let (before, answer) = editor.until_answer(next);
+            assert!(answer["result"]["stopReason"] == "end_turn", "{lost}: {before:?} {answer}");
+        }
+        assert!(editor.close().status.success());
+        let recording = fs::read_to_string(&file).unwrap();
+        assert!(!recording.contains("far away") && !recording.contains("Write a file"));
+        assert!(http == "2" || recording.contains(r#""end":"reset""#), "{recording}");
+        play_back(&recording);
+    }
+}
+
+/// A conversation with a secret wherever one can be.
+const SECRETS: &str = r#"
+{"transcript":1,"name":"secrets","rules":["X1"],"path":"/acp?token=SECRET","flags":["--header","Authorization: Bearer SECRET","--header","Cookie: a=SECRET"]}
+{"editor":{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientInfo":{"name":"SECRET","version":"SECRET"},"_meta":{"SECRET":"SECRET"}}}}
+{"gets":{"method":"POST","headers":{"authorization":"Bearer SECRET"}},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1","Set-Cookie":"b=SECRET","X-Other":"SECRET"},"body":{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentInfo":{"name":"SECRET"}}}}}
+{"sees_like":{"id":1}}
+{"editor":{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/SECRET","mcpServers":[{"name":"SECRET","command":"/SECRET","args":["SECRET"],"env":[{"name":"SECRET","value":"SECRET"}]},{"type":"http","url":"https://SECRET/?a=SECRET","headers":[{"name":"SECRET","value":"SECRET"}]}]}}}
+{"gets":{"method":"POST","body_like":{"method":"session/new"}}}
+{"stream":null,"event":{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","modes":{"currentModeId":"m","availableModes":[{"id":"m","name":"SECRET"}]}}}}
+{"sees_like":{"id":2}}
+{"editor":{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"my password is SECRET"},{"type":"resource","resource":{"uri":"file:///SECRET","text":"SECRET"}}]}}}
+{"gets":{"method":"POST","body_like":{"method":"session/prompt"}}}
+{"stream":"s1","event":{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","title":"SECRET","rawInput":{"SECRET":"SECRET","kind":"SECRET"},"rawOutput":"SECRET","content":[{"type":"diff","path":"/SECRET","oldText":"SECRET","newText":"SECRET"}]}}}}
+{"sees_like":{"method":"session/update"}}
+{"stream":"s1","event":{"jsonrpc":"2.0","id":"q","method":"fs/write_text_file","params":{"sessionId":"s1","path":"/SECRET","content":"SECRET"}}}
+{"sees_like":{"method":"fs/write_text_file"},"save":"q"}
+{"editor":{"jsonrpc":"2.0","id":{"$ref":"q"},"error":{"code":1,"message":"SECRET","data":{"SECRET":"SECRET"}}}}
+{"gets":{"method":"POST","body_like":{"id":"q"}},"answer":{"status":500,"text":"SECRET went wrong"}}
+{"stream":"s1","data":"no JSON but SECRET"}
+{"stream":"s1","comment":"SECRET"}
+{"stream":"s1","event":{"jsonrpc":"2.0","method":"_vendor/thing","params":{"SECRET":["SECRET",{"SECRET":"SECRET"}]}}}
+{"sees_like":{"method":"_vendor/thing"}}
+{"editor_raw":"this is no JSON but SECRET"}
+{"sees_like":{"error":{"code":-32700}}}
+{"editor":{"jsonrpc":"2.0","id":4,"method":"session/set_mode","params":{"sessionId":"s1","modeId":"m"}}}
+{"gets":{"method":"POST","body_like":{"method":"session/set_mode"}},"answer":{"status":403,"body":{"error":"SECRET","SECRET":"SECRET"}}}
+{"sees_like":{"id":4,"error":{"data":{"status":403}}}}
+{"editor_end":true}
+{"sees_like":{"id":3}}
+{"exit":0}
+"#;
+
+#[test]
+fn x1_a_recording_tells_no_secret_wherever_it_stands() {
+    let recording = recorded(SECRETS, &[]);
+    assert!(!recording.contains("SECRET"), "{recording}");
+    // Ids stay, and the names of headers.
+    for kept in ["\"s1\"", "\"c1\"", "Authorization: hidden", "tool_call_update"] {
+        assert!(recording.contains(kept), "{kept}: {recording}");
+    }
+    play_back(&recording);
+}
+
+#[test]
+fn x1_with_its_content_a_recording_still_tells_no_header_cookie_or_query() {
+    let recording = recorded(SECRETS, &["--record-content"]);
+    assert!(recording.contains("my password is SECRET"));
+    for secret in ["Bearer SECRET", "Cookie: a=SECRET", "b=SECRET", "token=SECRET", "X-Other"] {
+        assert!(!recording.contains(secret), "{secret}: {recording}");
+    }
+    play_back(&recording);
+}
+
+/// A conversation of a few turns.
+fn turns(number: usize) -> String {
+    let header = r#"{"transcript":1,"name":"turns","rules":["S6"],"start":"session"}"#;
+    let turns = (0..number).map(|turn| {
+        format!(
+            r#"{{"editor":{{"jsonrpc":"2.0","id":{turn},"method":"session/prompt","params":{{"sessionId":"s1","prompt":[{{"type":"text","text":"turn ünï {turn}"}}]}}}}}}
+{{"gets":{{"method":"POST"}}}}
+{{"stream":"s1","event":{{"jsonrpc":"2.0","id":{turn},"result":{{"stopReason":"end_turn"}}}}}}
+{{"sees_like":{{"id":{turn}}}}}"#
+        )
+    });
+    [header.to_owned()].into_iter().chain(turns).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_recording_that_was_cut_off_anywhere_plays_as_far_as_it_goes() {
+    let recording = recorded(&turns(2), &[]);
+    let header = recording.find('\n').unwrap() + 1;
+    let mut played = 0;
+    for end in header..recording.len() {
+        match Transcript::parse(&recording[..end]) {
+            Ok(transcript) => {
+                played += 1;
+                if let Err(failure) = virtual_player::play(&transcript) {
+                    panic!("cut at byte {end}: {failure}");
+                }
+            }
+            Err(refused) => assert_eq!(refused.reason, "the file checks nothing", "{end}"),
+        }
+    }
+    assert!(played > (recording.len() - header) / 2);
+}
+
+/// The play ends with a SIGKILL, and in the file is what the editor saw before.
+#[test]
+fn a_killed_program_leaves_whole_lines_up_to_its_last_step() {
+    let recording = recorded(&turns(3), &[]);
+    assert!(recording.ends_with('\n'));
+    let last = recording.lines().rev().find(|line| line.contains("\"sees\"")).unwrap();
+    assert!(last.contains("\"id\":2") && !recording.contains("\"exit\""), "{recording}");
+}
+
+#[test]
+fn a_recording_ends_at_its_limit_and_the_conversation_does_not() {
+    let recording = recorded(&turns(40), &["--record-limit", "4KiB"]);
+    assert!(recording.len() <= 4096 && recording.len() > 3000, "{} bytes", recording.len());
+    assert!(recording.ends_with("// --record-limit is reached; what follows is not recorded\n"));
+    play_back(&recording);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_recording_is_for_its_owner_alone_and_overwrites_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("night.ndjson");
+    let transcript = Transcript::parse(&turns(1)).unwrap();
+    live_player::play(&transcript, &recording_bridge(&file, &[])).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let before = fs::read(&file).unwrap();
+
+    for path in [file.clone(), directory.path().join("no/such/directory")] {
+        let mut program = Command::new(PROGRAM)
+            .args(["connect", "--api", "off", "--record"])
+            .args([path.as_os_str(), "http://127.0.0.1:9".as_ref()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
+        serde_json::to_writer(program.stdin.as_mut().unwrap(), &initialize).unwrap();
+        drop(program.stdin.take());
+        let output = program.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(78));
+        let (answer, log) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(answer.contains("--record cannot create its file"), "{answer}");
+        assert!(log.contains("--record cannot create its file"), "{log}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), before);
+}

@@ -1,0 +1,964 @@
+//! Decides what a recording says: turns what the core is told and what it does into the steps of a
+//! transcript, as it happens and without I/O.
+//!
+//! A step is written in a form that both players can play. What the network decides, and no play can
+//! repeat, is written as what it meant: a GET that could not be sent is one that broke; a remote that
+//! cannot be reached for `initialize` is `down`; another POST that could not be sent is refused with
+//! 429; the silence of a stream that had heartbeats, and the sleep of the machine, are streams that
+//! are cut. Time passes only where a timer of the core fired: what follows waits for it.
+
+use super::redact::{self, Placeholders};
+use crate::core::message::{self, Message};
+use crate::core::roster::{Inquiry, Reply};
+use crate::core::{
+    Effect, End, Event, Generation, Millis, Open, Outcome, Post, PostId, Response, SessionId,
+    StreamEvent, StreamId,
+};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+
+/// What a GET may wait for in a play: a stream that lived for hours ends at once there, and its next
+/// one has to wait for the longest backoff.
+const REOPENED: Millis = Millis(20_000);
+/// What the exit may wait for (S7).
+const EXIT: Millis = Millis(3_000);
+/// Messages of the remote that the editor has not seen, of which the last are kept.
+const UNSEEN: usize = 4_096;
+/// How ids of ours begin, as they stand in a message.
+const OWN: &str = "acp-tether-";
+/// How the ids of our own requests begin.
+const OWN_REQUEST: &str = "acp-tether-own-";
+/// Stands for anything in a message that a step expects.
+const ANYTHING: &str = "\"*\"";
+
+/// A recording under way.
+#[derive(Debug)]
+pub struct Recording {
+    /// What nobody may see is replaced; `None` where all content is recorded.
+    placeholders: Option<Placeholders>,
+    limit: usize,
+    /// The steps that were not taken yet.
+    text: String,
+    /// What the core is being told.
+    cause: Cause,
+    /// The streams that were asked for and did not end.
+    streams: BTreeMap<Generation, Stream>,
+    deletes: u32,
+    /// Ids of ours that a play has saved.
+    saved: BTreeSet<String>,
+    /// The POSTs under way.
+    posts: BTreeSet<PostId>,
+    /// The `initialize` that a play got last.
+    initializing: Option<PostId>,
+    /// The remote cannot be reached, in a play either.
+    is_down: bool,
+    /// Requests that were made meanwhile, by their names; a play gets only those that reach it.
+    unreached: BTreeMap<String, String>,
+    /// POSTs that could not be sent were written as refused: what became of them is not exact.
+    is_approximate: bool,
+    /// The editor is gone: streams are closed because of that.
+    is_leaving: bool,
+    /// The time that a play has reached.
+    played: Millis,
+    /// Where the last input came from, if nothing followed from it that a play could wait for.
+    unnoticed: Option<Channel>,
+    hasher: RandomState,
+    unseen: VecDeque<u64>,
+}
+
+/// What a recording knows of a stream.
+#[derive(Debug)]
+struct Stream {
+    session: Option<SessionId>,
+    is_open: bool,
+    has_heartbeats: bool,
+}
+
+/// What the core is told, as far as it matters to what follows.
+#[derive(Debug)]
+enum Cause {
+    Other,
+    Timer,
+    Woke,
+    Inquiry(Inquiry),
+    /// The answer to a call of ours by the editor.
+    Rpc,
+}
+
+/// A way by which something reaches the program. What comes by two ways may arrive in either order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Channel {
+    Editor,
+    Post(PostId),
+    Stream(Generation),
+    Delete,
+    Api,
+}
+
+/// What becomes of the strings of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strings {
+    /// They are what a play sends, or must get as it was sent.
+    Sent,
+    /// They are in the body of a refusal.
+    Refusal,
+    /// They are ours: those that would be hidden may be anything.
+    Ours,
+}
+
+impl Recording {
+    /// A recording that begins now. `limit` is that of one message.
+    pub fn new(shows_content: bool, limit: usize) -> Self {
+        Self {
+            placeholders: (!shows_content).then(Placeholders::default),
+            limit,
+            text: String::new(),
+            cause: Cause::Other,
+            streams: BTreeMap::new(),
+            deletes: 0,
+            saved: BTreeSet::new(),
+            posts: BTreeSet::new(),
+            initializing: None,
+            is_down: false,
+            unreached: BTreeMap::new(),
+            is_approximate: false,
+            is_leaving: false,
+            played: Millis(0),
+            unnoticed: None,
+            hasher: RandomState::new(),
+            unseen: VecDeque::new(),
+        }
+    }
+
+    /// The header of the file. `name` is a sentence, `flags` are those of `connect`, without secrets.
+    pub fn header(name: &str, flags: &[String], seed: u64) -> String {
+        let (name, flags) = (quoted(name), serde_json::Value::from(flags));
+        format!(
+            r#"{{"transcript":1,"name":{name},"rules":[],"recorded":true,"flags":{flags},"streams":"manual","seed":{seed}}}"#
+        ) + "\n"
+    }
+
+    /// The lines of all that was told since the last time.
+    pub fn take(&mut self) -> String {
+        std::mem::take(&mut self.text)
+    }
+
+    /// The core is about to be told this.
+    pub fn told(&mut self, event: &Event) {
+        self.cause = match event {
+            Event::Timer => Cause::Timer,
+            Event::Woke => Cause::Woke,
+            Event::Inquiry(_, inquiry) => Cause::Inquiry(inquiry.clone()),
+            Event::Rpc(..) => Cause::Rpc,
+            _ => Cause::Other,
+        };
+        match event {
+            Event::Line(line) => {
+                let step = self.editor(line);
+                self.input(Channel::Editor, &step);
+            }
+            Event::LineTooLong => {
+                let times = self.limit.saturating_add(1);
+                self.input(Channel::Editor, &format!(r#"{{"editor_raw":"x","times":{times}}}"#));
+            }
+            Event::EditorGone => {
+                self.is_leaving = true;
+                self.input(Channel::Editor, r#"{"editor_end":true}"#);
+            }
+            Event::Posted(post, outcome) => self.posted(*post, outcome),
+            Event::Deleted(outcome) => {
+                let answer = self.answer(outcome);
+                self.answers(Channel::Delete, &format!("d{}", self.deletes), &answer);
+            }
+            Event::Stream(stream, event) => self.on_stream(stream, event),
+            Event::Listening(_)
+            | Event::Woke
+            | Event::Inquiry(..)
+            | Event::Rpc(..)
+            | Event::Timer => {}
+        }
+    }
+
+    /// The core did this with it.
+    pub fn did(&mut self, now: Millis, effects: &[Effect]) {
+        self.cut_what_is_dead(effects);
+        if let Cause::Inquiry(inquiry) = &self.cause {
+            let reply = effects.iter().find_map(|effect| match effect {
+                Effect::Reply(_, reply) => Some(reply),
+                _ => None,
+            });
+            if let Some(step) = asked(inquiry, reply) {
+                self.input(Channel::Api, &step);
+            }
+        }
+        let within = match self.cause {
+            // Twice, for the sake of jitter.
+            Cause::Timer => Some(Millis(now.0.saturating_sub(self.played.0) * 2 + 2_000)),
+            _ => None,
+        };
+        let before = self.text.len();
+        for effect in effects {
+            match effect {
+                Effect::Line(line) => self.sees(line, within),
+                Effect::Post(post) => self.post(post, within),
+                Effect::Open(open) => self.open(open, within),
+                Effect::Delete(connection) => {
+                    self.deletes += 1;
+                    let id = header(&connection.id);
+                    self.step(
+                        &format!(
+                            r#""gets":{{"method":"DELETE","headers":{{"acp-connection-id":{id}}}}},"as":"d{}""#,
+                            self.deletes
+                        ),
+                        within,
+                    );
+                }
+                Effect::Close(stream) => {
+                    self.streams.remove(&stream.generation);
+                    self.unreached.remove(&format!("g{}", stream.generation.0));
+                }
+                Effect::Abandon(post) => {
+                    self.posts.remove(post);
+                    self.unreached.remove(&format!("p{}", post.0));
+                }
+                Effect::Exit => {
+                    self.step(r#""exit":0"#, Some(EXIT));
+                    self.text.push_str("{\"quiet\":true}\n");
+                }
+                Effect::Log(..) | Effect::Reply(..) | Effect::Changed | Effect::Rpc(..) => {}
+            }
+        }
+        let is_visible = self.text.len() > before;
+        if is_visible {
+            self.unnoticed = None;
+        }
+        if matches!(self.cause, Cause::Timer) {
+            let passed = now.0.saturating_sub(self.played.0);
+            if !is_visible && passed > 0 {
+                self.push(&format!(r#"{{"pass":"{passed}ms"}}"#));
+            }
+            self.played = now;
+        }
+    }
+
+    /// Something comes to the program. Where that before it went another way and nothing shows that
+    /// it arrived, it gets a moment.
+    fn input(&mut self, channel: Channel, step: &str) {
+        if self.unnoticed.is_some_and(|before| before != channel) {
+            self.push(r#"{"pass":"40ms"}"#);
+        }
+        self.push(step);
+        self.unnoticed = Some(channel);
+    }
+
+    fn push(&mut self, step: &str) {
+        self.text.push_str(step);
+        self.text.push('\n');
+    }
+
+    fn step(&mut self, members: &str, within: Option<Millis>) {
+        let within = within.map(|Millis(within)| format!(r#","within":"{within}ms""#));
+        self.push(&format!("{{{members}{}}}", within.unwrap_or_default()));
+    }
+
+    fn editor(&mut self, line: &Bytes) -> String {
+        match self.message(line, Strings::Sent) {
+            Some(message) if !has_reference(line) => format!(r#"{{"editor":{message}}}"#),
+            _ => match String::from_utf8(self.shown(line)) {
+                Ok(text) => format!(r#"{{"editor_raw":{}}}"#, quoted(&text)),
+                Err(error) => format!(r#"{{"editor_hex":"{}"}}"#, hex(error.as_bytes())),
+            },
+        }
+    }
+
+    fn posted(&mut self, post: PostId, outcome: &Outcome) {
+        let (name, channel) = (format!("p{}", post.0), Channel::Post(post));
+        self.posts.remove(&post);
+        if !self.reaches(&name, outcome) {
+            return;
+        }
+        if let Outcome::Response(response) = outcome {
+            self.note_unseen(&response.body);
+        }
+        let is_unsent = matches!(outcome, Outcome::Unsent(_));
+        if is_unsent && self.initializing == Some(post) {
+            // It is cut there, which means the same to `initialize` (L3).
+            self.is_down = true;
+            return self.input(channel, r#"{"remote":"down"}"#);
+        }
+        let answer = self.answer(outcome);
+        self.answers(channel, &name, &answer);
+        if is_unsent {
+            // Where nothing else is under way that this would cut, the next ones cannot be sent.
+            self.is_down = self.posts.is_empty() && self.streams.is_empty();
+            self.is_approximate |= !self.is_down;
+            if self.is_down {
+                self.push(r#"{"remote":"down"}"#);
+            }
+        }
+    }
+
+    /// Whether a play gets this request, now that it is known what became of it.
+    fn reaches(&mut self, name: &str, outcome: &Outcome) -> bool {
+        match (self.unreached.remove(name), outcome) {
+            (Some(_), Outcome::Unsent(_)) => false,
+            (Some(gets), _) => {
+                self.push(r#"{"remote":"up"}"#);
+                self.is_down = false;
+                self.push(&gets);
+                self.unnoticed = None;
+                true
+            }
+            (None, _) => true,
+        }
+    }
+
+    fn answers(&mut self, channel: Channel, name: &str, answer: &str) {
+        self.input(channel, &format!(r#"{{"answers":"{name}",{answer}}}"#));
+    }
+
+    /// An outcome, as the members of an answer.
+    fn answer(&mut self, outcome: &Outcome) -> String {
+        match outcome {
+            Outcome::Response(response) => self.response(response, None),
+            Outcome::Unsent(_) => r#""status":429"#.to_owned(),
+            Outcome::Broken(_) => r#""how":"broken""#.to_owned(),
+            Outcome::Redirected { status, .. } => {
+                format!(r#""status":{status},"headers":{{"location":"http://elsewhere.invalid/"}}"#)
+            }
+        }
+    }
+
+    fn response(&mut self, response: &Response, event_epoch: Option<&str>) -> String {
+        let mut headers = BTreeMap::new();
+        if !response.content_type.is_empty() || response.status == 200 {
+            headers.insert("content-type", response.content_type.clone());
+        }
+        if let Some(id) = &response.connection_id {
+            headers.insert("acp-connection-id", String::from_utf8_lossy(id).into_owned());
+        }
+        if let Some(Millis(after)) = response.retry_after {
+            headers.insert("retry-after", after.div_ceil(1_000).to_string());
+        }
+        if let Some(epoch) = event_epoch {
+            headers.insert("x-event-epoch", epoch.to_owned());
+        }
+        let mut answer = format!(r#""status":{}"#, response.status);
+        if !headers.is_empty() {
+            // A map of strings always becomes JSON.
+            let headers = serde_json::to_string(&headers).unwrap_or_default();
+            let _ = write!(answer, r#","headers":{headers}"#);
+        }
+        if response.body.is_empty() {
+            return answer;
+        }
+        let strings = if response.status < 300 { Strings::Sent } else { Strings::Refusal };
+        match self.message(&response.body, strings) {
+            Some(body) if !response.truncated => {
+                let _ = write!(answer, r#","body":{body}"#);
+            }
+            _ => {
+                let mut shown = match &self.placeholders {
+                    Some(_) => redact::bytes(&response.body, strings == Strings::Refusal),
+                    None => response.body.to_vec(),
+                };
+                // What was not read of it is one byte here.
+                shown.extend(response.truncated.then_some(b'x'));
+                let text = quoted(&String::from_utf8_lossy(&shown));
+                let _ = write!(answer, r#","text":{text}"#);
+            }
+        }
+        answer
+    }
+
+    fn on_stream(&mut self, id: &StreamId, event: &StreamEvent) {
+        let channel = Channel::Stream(id.generation);
+        let name = format!("g{}", id.generation.0);
+        let session = name_of(id.session.as_ref());
+        let on = format!(r#""stream":{session},"of":"{name}""#);
+        let first = match event {
+            StreamEvent::Failed(outcome) => outcome.clone(),
+            _ => Outcome::Response(Response::default()),
+        };
+        if !self.reaches(&name, &first) {
+            self.streams.remove(&id.generation);
+            return;
+        }
+        let does = match event {
+            StreamEvent::Opened { event_epoch } => {
+                if let Some(stream) = self.streams.get_mut(&id.generation) {
+                    stream.is_open = true;
+                }
+                let epoch = event_epoch.as_ref().map(|epoch| {
+                    let text = String::from_utf8_lossy(epoch).into_owned();
+                    match &mut self.placeholders {
+                        Some(placeholders) => placeholders.of(&text, &[]),
+                        None => text,
+                    }
+                });
+                let opened = Response {
+                    status: 200,
+                    content_type: "text/event-stream".to_owned(),
+                    ..Response::default()
+                };
+                let answer = self.response(&opened, epoch.as_deref());
+                return self.answers(channel, &name, &answer);
+            }
+            StreamEvent::Refused(response) => {
+                self.streams.remove(&id.generation);
+                let answer = self.response(response, None);
+                return self.answers(channel, &name, &answer);
+            }
+            StreamEvent::Failed(outcome) => {
+                self.streams.remove(&id.generation);
+                let answer = match outcome {
+                    Outcome::Unsent(_) => r#""how":"broken""#.to_owned(),
+                    outcome => self.answer(outcome),
+                };
+                return self.answers(channel, &name, &answer);
+            }
+            StreamEvent::Ended(end) => {
+                self.streams.remove(&id.generation);
+                match end {
+                    End::Clean => r#""end":"clean""#.to_owned(),
+                    End::Broken(_) => r#""end":"reset""#.to_owned(),
+                }
+            }
+            StreamEvent::Comment => {
+                if let Some(stream) = self.streams.get_mut(&id.generation) {
+                    stream.has_heartbeats = true;
+                }
+                return;
+            }
+            StreamEvent::Retry(Millis(delay)) => format!(r#""raw":"retry: {delay}\n\n""#),
+            StreamEvent::TooLarge => {
+                self.input(channel, &format!(r#"{{{on},"raw":"data: "}}"#));
+                let times = self.limit.saturating_add(1);
+                self.input(channel, &format!(r#"{{{on},"raw":"x","times":{times}}}"#));
+                r#""raw":"\n\n""#.to_owned()
+            }
+            StreamEvent::Message { data, id } => self.event(data.as_ref(), id.as_ref()),
+        };
+        self.input(channel, &format!("{{{on},{does}}}"));
+    }
+
+    /// An event of a stream, as the members of a step.
+    fn event(&mut self, data: Option<&Bytes>, id: Option<&Bytes>) -> String {
+        if let Some(data) = data {
+            self.note_unseen(data);
+        }
+        let id_member = match id.map(|id| std::str::from_utf8(id)).transpose() {
+            Ok(id) => id.map(|id| format!(r#","id":{}"#, quoted(id))).unwrap_or_default(),
+            Err(_) => return self.event_in_bytes(data, id),
+        };
+        let Some(data) = data else {
+            return id_member.trim_start_matches(',').to_owned();
+        };
+        let is_line = memchr::memchr(b'\n', data).is_none() || self.refers(data);
+        if is_line
+            && !has_reference(data)
+            && let Some(message) = self.message(data, Strings::Sent)
+        {
+            return format!(r#""event":{message}{id_member}"#);
+        }
+        match String::from_utf8(self.shown(data)) {
+            Ok(text) => format!(r#""data":{}{id_member}"#, quoted(&text)),
+            Err(_) => self.event_in_bytes(Some(data), id),
+        }
+    }
+
+    /// The same, of which not all is text.
+    fn event_in_bytes(&mut self, data: Option<&Bytes>, id: Option<&Bytes>) -> String {
+        let mut event = Vec::new();
+        let data = data.map(|data| self.shown(data));
+        for (field, value) in [("id: ", id.map(|id| id.to_vec())), ("data: ", data)] {
+            for line in value.iter().flat_map(|value| value.split(|byte| *byte == b'\n')) {
+                event.extend_from_slice(field.as_bytes());
+                event.extend_from_slice(line);
+                event.push(b'\n');
+            }
+        }
+        event.push(b'\n');
+        format!(r#""hex":"{}""#, hex(&event))
+    }
+
+    fn sees(&mut self, line: &Bytes, within: Option<Millis>) {
+        let read = message::read(line);
+        let id = match &read {
+            Ok(Message::Request { id, .. } | Message::Answer { id, .. }) => Some(*id),
+            _ => None,
+        };
+        let is_passed_on = self.forget_unseen(line);
+        let step = match (&read, id) {
+            // A question, which has an id of ours.
+            (Ok(Message::Request { .. }), Some(id)) if is_passed_on => {
+                let name = id.raw().trim_matches('"').to_owned();
+                let line = message::with_id(line, id, ANYTHING);
+                let message = self.message(&line, Strings::Sent).unwrap_or_default();
+                let save = quoted(&name);
+                self.saved.insert(name);
+                format!(r#""sees_like":{message},"save":{save}"#)
+            }
+            (Ok(_), _) if is_passed_on => {
+                let message = self.message(line, Strings::Sent).unwrap_or_default();
+                format!(r#""sees":{message}{}"#, by_bytes(line))
+            }
+            (Ok(Message::Answer { is_error, .. }), Some(id)) => {
+                let error = if *is_error { self.own_error(line) } else { String::new() };
+                format!(r#""sees_like":{{"jsonrpc":"2.0","id":{}{error}}}"#, id.raw())
+            }
+            _ => {
+                let message = self.message(line, Strings::Ours).unwrap_or_default();
+                format!(r#""sees_like":{message}"#)
+            }
+        };
+        self.step(&step, within);
+    }
+
+    /// What an error of ours must have: not the words for people, in which the network has a say.
+    fn own_error(&self, line: &Bytes) -> String {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            error: Error<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Error<'a> {
+            #[serde(borrow)]
+            code: &'a RawValue,
+            data: Option<Data<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct Data<'a> {
+            #[serde(borrow)]
+            kind: Option<&'a RawValue>,
+            #[serde(borrow)]
+            status: Option<&'a RawValue>,
+            #[serde(borrow)]
+            delivery: Option<&'a RawValue>,
+        }
+        let Ok(Answer { error }) = serde_json::from_slice::<Answer<'_>>(line) else {
+            return String::new();
+        };
+        let members = error.data.filter(|_| !self.is_approximate).map(|data| {
+            let members =
+                [("kind", data.kind), ("status", data.status), ("delivery", data.delivery)];
+            let members = members.into_iter().filter_map(|(name, value)| {
+                value.map(|value| format!(r#""{name}":{}"#, value.get()))
+            });
+            format!(r#","data":{{{}}}"#, members.collect::<Vec<_>>().join(","))
+        });
+        format!(r#","error":{{"code":{}{}}}"#, error.code, members.unwrap_or_default())
+    }
+
+    fn post(&mut self, post: &Post, within: Option<Millis>) {
+        let id = post.connection.as_ref().map_or("null".to_owned(), |it| header(&it.id));
+        let own = match message::read(&post.body) {
+            Ok(Message::Request { id, .. })
+                if id.raw().starts_with(&format!("\"{OWN_REQUEST}")) =>
+            {
+                Some(id)
+            }
+            _ => None,
+        };
+        let (body, save) = match own {
+            Some(id) => {
+                let name = id.raw().trim_matches('"').to_owned();
+                let body = message::with_id(&post.body, id, ANYTHING);
+                let body = self.message(&body, Strings::Sent).unwrap_or_default();
+                let save = format!(r#","save":{}"#, quoted(&name));
+                self.saved.insert(name);
+                (format!(r#""body_like":{body}"#), save)
+            }
+            None => {
+                let body = self.message(&post.body, Strings::Sent).unwrap_or_default();
+                (format!(r#""body":{body}{}"#, by_bytes(&post.body)), String::new())
+            }
+        };
+        let session = name_of(post.session.as_ref());
+        let gets = format!(
+            r#""gets":{{"method":"POST","session":{session},"headers":{{"acp-connection-id":{id}}},{body}}},"any_order":true,"as":"p{}"{save}"#,
+            post.id.0
+        );
+        self.posts.insert(post.id);
+        if post.connection.is_none() {
+            self.initializing = Some(post.id);
+        }
+        self.gets(&format!("p{}", post.id.0), &gets, within);
+    }
+
+    fn gets(&mut self, name: &str, gets: &str, within: Option<Millis>) {
+        if self.is_down {
+            let Millis(within) = within.unwrap_or(REOPENED).max(REOPENED);
+            let step = format!(r#"{{{gets},"within":"{within}ms"}}"#);
+            self.unreached.insert(name.to_owned(), step);
+        } else {
+            self.step(gets, within);
+        }
+    }
+
+    fn open(&mut self, open: &Open, within: Option<Millis>) {
+        let Open { stream, connection, cursor, .. } = open;
+        let known =
+            Stream { session: stream.session.clone(), is_open: false, has_heartbeats: false };
+        self.streams.insert(stream.generation, known);
+        let (session, id) = (name_of(stream.session.as_ref()), header(&connection.id));
+        let cursor = cursor.as_ref().map_or("null".to_owned(), header);
+        let name = format!("g{}", stream.generation.0);
+        let gets = format!(
+            r#""gets":{{"method":"GET","session":{session},"headers":{{"acp-connection-id":{id},"last-event-id":{cursor}}}}},"as":"{name}""#
+        );
+        self.gets(&name, &gets, Some(within.unwrap_or(REOPENED).max(REOPENED)));
+    }
+
+    /// Streams that the core takes for dead, because they are silent or the machine slept, are cut in
+    /// a play: there nothing is silent for so long.
+    fn cut_what_is_dead(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            let Effect::Close(id) = effect else { continue };
+            let Some(stream) = self.streams.get(&id.generation) else { continue };
+            let is_dead = match self.cause {
+                Cause::Timer => stream.is_open && stream.has_heartbeats && !self.is_leaving,
+                Cause::Woke => true,
+                _ => false,
+            };
+            if !is_dead {
+                continue;
+            }
+            let (number, is_open) = (id.generation.0, stream.is_open);
+            let session = name_of(stream.session.as_ref());
+            let step = match is_open {
+                true => format!(r#"{{"stream":{session},"of":"g{number}","end":"reset"}}"#),
+                false => format!(r#"{{"answers":"g{number}","how":"broken"}}"#),
+            };
+            self.input(Channel::Stream(id.generation), &step);
+        }
+    }
+
+    /// A message as a step shows it, on one line; `None` where it is no JSON.
+    fn message(&mut self, bytes: &[u8], strings: Strings) -> Option<String> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let _: &RawValue = serde_json::from_str(text).ok()?;
+        // In JSON, line ends can stand between strings only.
+        let text = match memchr::memchr2(b'\n', b'\r', bytes) {
+            Some(_) => Cow::from(text.replace(['\n', '\r'], " ")),
+            None => Cow::from(text),
+        };
+        let shown = match (&mut self.placeholders, strings) {
+            (placeholders, Strings::Ours) => {
+                redact::each_string(&text, |token| match (placeholders.as_mut(), token.is_name) {
+                    _ if token.may_stay() => None,
+                    (_, false) => Some(ANYTHING.to_owned()),
+                    (None, true) => None,
+                    (Some(placeholders), true) => {
+                        Some(format!("\"{}\"", placeholders.of(token.raw, &[])))
+                    }
+                })
+            }
+            (Some(placeholders), _) => {
+                redact::json(&text, placeholders, strings == Strings::Refusal)
+            }
+            (None, _) if has_reference(bytes) => text.replace("{\"$ref\"", "{ \"$ref\""),
+            (None, _) => text.into_owned(),
+        };
+        if memchr::memmem::find(shown.as_bytes(), OWN.as_bytes()).is_none() {
+            return Some(shown);
+        }
+        let saved = &self.saved;
+        Some(redact::each_string(&shown, |token| {
+            let is_saved = !token.is_name && token.may_stay() && saved.contains(token.raw);
+            if is_saved {
+                return Some(format!("{{\"$ref\":\"{}\"}}", token.raw));
+            }
+            let is_unknown = strings == Strings::Ours && token.raw.starts_with(OWN);
+            is_unknown.then(|| ANYTHING.to_owned())
+        }))
+    }
+
+    /// Whether a message names an id of ours.
+    fn refers(&self, bytes: &[u8]) -> bool {
+        !self.saved.is_empty() && memchr::memmem::find(bytes, OWN.as_bytes()).is_some()
+    }
+
+    /// Bytes as they may be shown: JSON by its strings, anything else byte by byte.
+    fn shown(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let Some(placeholders) = &mut self.placeholders else { return bytes.to_vec() };
+        let json = std::str::from_utf8(bytes)
+            .ok()
+            .filter(|text| serde_json::from_str::<&RawValue>(text).is_ok());
+        match json {
+            Some(text) => redact::json(text, placeholders, false).into_bytes(),
+            None => redact::bytes(bytes, false),
+        }
+    }
+
+    fn note_unseen(&mut self, message: &Bytes) {
+        if self.unseen.len() == UNSEEN {
+            self.unseen.pop_front();
+        }
+        let key = self.key(message);
+        self.unseen.push_back(key);
+    }
+
+    /// Whether a line is a message of the remote. That message is seen with it.
+    fn forget_unseen(&mut self, line: &Bytes) -> bool {
+        let key = self.key(line);
+        let place = self.unseen.iter().rposition(|unseen| *unseen == key);
+        place.is_some_and(|place| self.unseen.remove(place).is_some())
+    }
+
+    /// What a message and the line that it becomes have in common.
+    fn key(&self, message: &Bytes) -> u64 {
+        let line = message::as_line(message.clone());
+        let line = match message::read(&line) {
+            Ok(Message::Request { id, .. }) => message::with_id(&line, id, "0"),
+            _ => line,
+        };
+        self.hasher.hash_one(&line)
+    }
+}
+
+/// What a person asks for, as a step.
+fn asked(inquiry: &Inquiry, reply: Option<&Reply>) -> Option<String> {
+    match (inquiry, reply) {
+        // It changes nothing.
+        (Inquiry::Status, _) => None,
+        (Inquiry::Reconnect, _) => Some(r#"{"api":"reconnect"}"#.to_owned()),
+        (Inquiry::Close(SessionId(id)), reply) => {
+            let expected = match reply? {
+                Reply::Closed => "closed",
+                Reply::Unknown => "unknown",
+                Reply::Busy => "busy",
+                Reply::Status(_) | Reply::Reconnecting => return None,
+            };
+            Some(format!(r#"{{"api":{{"close":{}}},"expect":"{expected}"}}"#, quoted(id)))
+        }
+    }
+}
+
+/// Says that a message nested too deeply for a comparison by its parts is compared by its bytes.
+fn by_bytes(message: &[u8]) -> &'static str {
+    const DEEP: usize = 100;
+    let opened = message.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+    if opened > DEEP && depth(message) > DEEP { r#","bytes":true"# } else { "" }
+}
+
+/// How deeply a message is nested, at the most; what stands in its strings counts too.
+fn depth(message: &[u8]) -> usize {
+    let (mut depth, mut most) = (0_usize, 0);
+    for byte in message {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(depth);
+    }
+    most
+}
+
+/// Whether a message has in it what stands for a saved id in a step.
+fn has_reference(message: &[u8]) -> bool {
+    memchr::memmem::find(message, b"{\"$ref\"").is_some()
+}
+
+fn name_of(session: Option<&SessionId>) -> String {
+    session.map_or("null".to_owned(), |SessionId(id)| quoted(id))
+}
+
+/// The value of a header of the protocol, as a step expects it.
+fn header(value: &Bytes) -> String {
+    std::str::from_utf8(value).map_or(ANYTHING.to_owned(), quoted)
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::core::{Connection, Epoch};
+    use crate::transcript::format::Transcript;
+
+    fn recording() -> Recording {
+        Recording::new(false, 1_024)
+    }
+
+    /// What is written of an event and of what followed from it.
+    fn steps(
+        recording: &mut Recording,
+        now: u64,
+        event: &Event,
+        effects: &[Effect],
+    ) -> Vec<String> {
+        recording.told(event);
+        recording.did(Millis(now), effects);
+        let text = recording.take();
+        Transcript::parse_steps(&text).unwrap_or_else(|refused| panic!("{refused}\n{text}"));
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn line(text: &'static str) -> Event {
+        Event::Line(Bytes::from_static(text.as_bytes()))
+    }
+
+    fn post(id: u64, connection: Option<&'static str>, body: &'static str) -> Effect {
+        let connection = connection
+            .map(|id| Connection { id: Bytes::from_static(id.as_bytes()), version: None });
+        Effect::Post(Post {
+            id: PostId(id),
+            connection,
+            session: None,
+            renew_credential: false,
+            body: Bytes::from_static(body.as_bytes()),
+        })
+    }
+
+    fn stream(generation: u64) -> StreamId {
+        StreamId { session: None, epoch: Epoch(1), generation: Generation(generation) }
+    }
+
+    fn open(generation: u64) -> Effect {
+        Effect::Open(Open {
+            stream: stream(generation),
+            connection: Connection { id: Bytes::from_static(b"c"), version: None },
+            cursor: None,
+            renew_credential: false,
+        })
+    }
+
+    fn on(generation: u64, event: StreamEvent) -> Event {
+        Event::Stream(stream(generation), event)
+    }
+
+    fn message(data: &'static [u8]) -> Event {
+        on(1, StreamEvent::Message { data: Some(Bytes::from_static(data)), id: None })
+    }
+
+    fn unsent(post: u64) -> Event {
+        Event::Posted(PostId(post), Outcome::Unsent("why".to_owned()))
+    }
+
+    #[test]
+    fn l3_while_the_remote_cannot_be_reached_a_play_gets_only_the_initialize_that_reaches_it() {
+        let mut recording = recording();
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+        let first = steps(&mut recording, 0, &line(body), &[post(1, None, body)]);
+        assert!(first[0].starts_with(r#"{"editor":"#) && first[1].starts_with(r#"{"gets":"#));
+        assert_eq!(steps(&mut recording, 1, &unsent(1), &[]), [r#"{"remote":"down"}"#]);
+        assert!(
+            steps(&mut recording, 9, &Event::Timer, &[post(2, None, body)])[0].contains("pass")
+        );
+        assert!(steps(&mut recording, 10, &unsent(2), &[]).is_empty());
+        steps(&mut recording, 20, &Event::Timer, &[post(3, None, body)]);
+        let answered = Event::Posted(PostId(3), Outcome::Broken("why".to_owned()));
+        let back = steps(&mut recording, 21, &answered, &[]);
+        assert_eq!(back[0], r#"{"remote":"up"}"#);
+        assert!(
+            back[1].contains(r#""as":"p3""#) && back[2].contains(r#""answers":"p3""#),
+            "{back:?}"
+        );
+    }
+
+    #[test]
+    fn l10_a_post_that_could_not_be_sent_is_one_that_is_refused_for_the_moment() {
+        let mut recording = recording();
+        steps(&mut recording, 0, &line("{}"), &[open(1), post(1, Some("c"), "{}")]);
+        let refused = steps(&mut recording, 1, &unsent(1), &[]);
+        assert_eq!(refused, [r#"{"answers":"p1","status":429}"#]);
+    }
+
+    #[test]
+    fn l11_a_stream_that_is_dead_in_silence_or_after_a_sleep_is_cut() {
+        for (event, comments) in [(Event::Timer, 1), (Event::Woke, 0)] {
+            let mut recording = recording();
+            steps(&mut recording, 0, &line("{}"), &[open(1)]);
+            let opened = StreamEvent::Opened { event_epoch: None };
+            steps(&mut recording, 0, &on(1, opened), &[]);
+            for _ in 0..comments {
+                assert!(steps(&mut recording, 5, &on(1, StreamEvent::Comment), &[]).is_empty());
+            }
+            let cut = steps(&mut recording, 99, &event, &[Effect::Close(stream(1)), open(2)]);
+            assert!(
+                cut.contains(&r#"{"stream":null,"of":"g1","end":"reset"}"#.to_owned()),
+                "{cut:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_timer_does_is_waited_for_as_long_as_it_took() {
+        let mut recording = recording();
+        let answer = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x","data":{"kind":"connect"}}}"#;
+        let effect = Effect::Line(Bytes::from_static(answer.as_bytes()));
+        let seen = steps(&mut recording, 30_000, &Event::Timer, &[effect]);
+        assert_eq!(
+            seen,
+            [
+                r#"{"sees_like":{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"data":{"kind":"connect"}}},"within":"62000ms"}"#
+            ]
+        );
+        assert_eq!(steps(&mut recording, 30_500, &Event::Timer, &[]), [r#"{"pass":"500ms"}"#]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_too_long_in_a_play_too() {
+        let mut recording = recording();
+        let long = steps(&mut recording, 0, &Event::LineTooLong, &[]);
+        assert_eq!(long, [r#"{"editor_raw":"x","times":1025}"#]);
+        let long = steps(&mut recording, 0, &on(1, StreamEvent::TooLarge), &[]);
+        assert!(long.iter().any(|step| step.contains(r#""raw":"x","times":1025"#)), "{long:?}");
+    }
+
+    #[test]
+    fn bad_bytes_stay_bad_and_cut_lines_stay_cut() {
+        let mut recording = recording();
+        let lines = steps(&mut recording, 0, &message(b"{\"a\":\n1}"), &[]);
+        assert!(lines[0].contains(r#""data":"{\""#) && lines[0].contains(r"\n1}"), "{lines:?}");
+        let bad = steps(&mut recording, 0, &message(b"{\"a\":\"\xFFsecret\"}"), &[]);
+        assert!(bad[0].contains(r#""hex":""#) && bad[0].contains("ff"), "{bad:?}");
+        let bad = steps(&mut recording, 0, &Event::Line(Bytes::from_static(b"\xFEab")), &[]);
+        assert!(bad.last().unwrap().contains(r#"{"editor_hex":"ff7878"}"#), "{bad:?}");
+    }
+
+    #[test]
+    fn p4_ids_of_ours_are_saved_and_named() {
+        let mut recording = recording();
+        let question = br#"{"jsonrpc":"2.0","id":7,"method":"fs/read_text_file","params":{}}"#;
+        let asked =
+            r#"{"jsonrpc":"2.0","id":"acp-tether-1","method":"fs/read_text_file","params":{}}"#;
+        let effect = Effect::Line(Bytes::from_static(asked.as_bytes()));
+        let seen = steps(&mut recording, 0, &message(question), &[effect]);
+        assert!(seen[1].contains(r#""id":"*""#) && seen[1].contains(r#""save":"acp-tether-1""#));
+        let answer = line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#);
+        let answered = steps(&mut recording, 0, &answer, &[]);
+        assert_eq!(
+            answered,
+            [r#"{"editor":{"jsonrpc":"2.0","id":{"$ref":"acp-tether-1"},"result":{}}}"#]
+        );
+    }
+
+    #[test]
+    fn content_that_looks_like_a_name_of_the_format_is_none() {
+        let mut recording = Recording::new(true, 1_024);
+        let written =
+            r##"{"jsonrpc":"2.0","method":"x","params":{"$ref":"#/a","b":{"$ref":"c"}}}"##;
+        let steps = steps(&mut recording, 0, &line(written), &[post(1, Some("c"), written)]);
+        assert!(steps[0].starts_with(r#"{"editor_raw":"#), "{steps:?}");
+        assert!(!steps[1].contains("{\"$ref\""), "{steps:?}");
+    }
+}

@@ -1,0 +1,552 @@
+//! Decides what of a message a recording may show: what the protocol gives meaning to stays, what a
+//! person or an agent wrote becomes a placeholder of the same length.
+//!
+//! Everything between the strings of a message stays byte for byte, so that limits and framing act on
+//! a recording as they did on what was recorded. A placeholder follows from its string and a key that
+//! lives as long as the process: equal strings have equal ones, and nobody guesses a string from it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+
+/// Members whose strings name something that messages refer to. They stay as they are.
+const IDS: [&str; 17] = [
+    "jsonrpc",
+    "id",
+    "method",
+    "sessionId",
+    "requestId",
+    "toolCallId",
+    "terminalId",
+    "messageId",
+    "optionId",
+    "modeId",
+    "currentModeId",
+    "modelId",
+    "currentModelId",
+    "methodId",
+    "configId",
+    "elicitationId",
+    "protocolVersion",
+];
+
+/// Members whose strings say of which kind something is. They stay where they look like a word.
+const WORDS: [&str; 15] = [
+    "sessionUpdate",
+    "type",
+    "kind",
+    "status",
+    "state",
+    "stopReason",
+    "outcome",
+    "action",
+    "role",
+    "priority",
+    "delivery",
+    "mode",
+    "code",
+    "signal",
+    "category",
+];
+
+/// Members that the protocol has too. What they hold is looked into; their strings are content.
+const MEMBERS: [&str; 96] = [
+    "params",
+    "result",
+    "error",
+    "message",
+    "data",
+    "body",
+    "update",
+    "content",
+    "text",
+    "title",
+    "prompt",
+    "cwd",
+    "mcpServers",
+    "additionalDirectories",
+    "replayFrom",
+    "name",
+    "description",
+    "command",
+    "args",
+    "url",
+    "uri",
+    "mimeType",
+    "blob",
+    "resource",
+    "annotations",
+    "audience",
+    "lastModified",
+    "size",
+    "path",
+    "line",
+    "limit",
+    "oldText",
+    "newText",
+    "diff",
+    "locations",
+    "entries",
+    "plan",
+    "toolCall",
+    "options",
+    "availableCommands",
+    "input",
+    "hint",
+    "exitStatus",
+    "exitCode",
+    "output",
+    "truncated",
+    "outputByteLimit",
+    "timeout",
+    "modes",
+    "availableModes",
+    "models",
+    "availableModels",
+    "configOptions",
+    "value",
+    "currentValue",
+    "groups",
+    "group",
+    "cost",
+    "used",
+    "usage",
+    "inputTokens",
+    "outputTokens",
+    "totalTokens",
+    "amount",
+    "currency",
+    "clientCapabilities",
+    "agentCapabilities",
+    "capabilities",
+    "clientInfo",
+    "agentInfo",
+    "info",
+    "version",
+    "authMethods",
+    "loadSession",
+    "promptCapabilities",
+    "image",
+    "audio",
+    "embeddedContext",
+    "mcpCapabilities",
+    "mcp",
+    "http",
+    "sse",
+    "sessionCapabilities",
+    "session",
+    "sessions",
+    "list",
+    "resume",
+    "fork",
+    "close",
+    "delete",
+    "auth",
+    "logout",
+    "fs",
+    "readTextFile",
+    "writeTextFile",
+    "terminal",
+];
+
+/// The longest string that counts as a word.
+const WORD: usize = 40;
+/// What is asked for by name in a body (C2); it stays wherever it stands.
+const RELOAD: &str = "session_reload_required";
+/// What a refusing body says of the connection (L10); these stay in text that is no JSON, and in the
+/// strings of a refusal.
+const TELLING: [&str; 17] = [
+    "connection-id",
+    "connection id",
+    "connectionid",
+    "connection",
+    "not initialized",
+    "uninitialized",
+    "unknown",
+    "not found",
+    "no such",
+    "not exist",
+    "invalid",
+    "missing",
+    "required",
+    "expired",
+    "closed",
+    "lost",
+    "gone",
+];
+/// Placeholders with at most so many letters are told apart by a table, longer ones by their length.
+const SHORT: usize = 8;
+const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+/// Letters that one number gives.
+const LETTERS_A_NUMBER: usize = 10;
+
+/// What a member is to a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// Its string names something.
+    Id,
+    /// Its string says of which kind something is.
+    Word,
+    /// The protocol has it; its strings are content.
+    Content,
+    /// Nobody knows what it holds: its strings are content, and so are the names of members in it.
+    Opaque,
+}
+
+impl Member {
+    fn named(name: &str) -> Self {
+        match name {
+            _ if IDS.contains(&name) => Self::Id,
+            _ if WORDS.contains(&name) => Self::Word,
+            _ if MEMBERS.contains(&name) => Self::Content,
+            _ => Self::Opaque,
+        }
+    }
+}
+
+/// A string of a JSON text.
+#[derive(Clone, Copy, Debug)]
+pub struct Token<'a> {
+    /// What is between its quotes, as it is written.
+    pub raw: &'a str,
+    /// It is the name of a member.
+    pub is_name: bool,
+    /// What the member is that it names, or that holds it.
+    pub member: Member,
+    /// How many objects and arrays are around it.
+    pub depth: usize,
+}
+
+impl Token<'_> {
+    /// Whether a recording shows it.
+    pub fn may_stay(&self) -> bool {
+        match (self.member, self.is_name) {
+            (Member::Opaque, _) => false,
+            (_, true) | (Member::Id, _) => true,
+            (Member::Word, _) => is_word(self.raw),
+            (Member::Content, _) => false,
+        }
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/.$".contains(&byte);
+    text.len() <= WORD && text.bytes().all(is_part)
+}
+
+/// Writes a valid JSON text anew, with `replace` for each string, quotes included; where it gives
+/// nothing the string stays. Everything else stays byte for byte.
+pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<String>) -> String {
+    struct Inside {
+        is_object: bool,
+        is_opaque: bool,
+        /// The member that is being read.
+        member: Member,
+        expects_name: bool,
+    }
+    let mut written = String::with_capacity(json.len());
+    let mut stack: Vec<Inside> = Vec::new();
+    let mut rest = json;
+    while let Some(at) = rest.find(['"', '{', '[', '}', ']', ',']) {
+        let (before, from) = rest.split_at(at);
+        written.push_str(before);
+        if !from.starts_with('"') {
+            let (mark, after) = from.split_at(1);
+            written.push_str(mark);
+            match (mark, stack.last_mut()) {
+                ("{" | "[", around) => {
+                    let (is_opaque, member) = around.map_or((false, Member::Content), |around| {
+                        (around.is_opaque || around.member == Member::Opaque, around.member)
+                    });
+                    let is_object = mark == "{";
+                    stack.push(Inside { is_object, is_opaque, member, expects_name: is_object });
+                }
+                (",", Some(inside)) => inside.expects_name = inside.is_object,
+                (",", None) => {}
+                _ => drop(stack.pop()),
+            }
+            rest = after;
+            continue;
+        }
+        let length = string_length(from);
+        let (token, after) = from.split_at(length);
+        let raw = token.get(1..length.saturating_sub(1)).unwrap_or_default();
+        let depth = stack.len();
+        let token = match stack.last_mut() {
+            Some(inside) => {
+                let is_name = std::mem::take(&mut inside.expects_name);
+                if is_name {
+                    inside.member =
+                        if inside.is_opaque { Member::Opaque } else { Member::named(raw) };
+                }
+                let is_unknown = inside.is_opaque && !inside.is_object;
+                let member = if is_unknown { Member::Opaque } else { inside.member };
+                Token { raw, is_name, member, depth }
+            }
+            None => Token { raw, is_name: false, member: Member::Content, depth },
+        };
+        match replace(token) {
+            Some(other) => written.push_str(&other),
+            None => written.push_str(&from[..length]),
+        }
+        rest = after;
+    }
+    written.push_str(rest);
+    written
+}
+
+/// The length of the string that a text begins with, its quotes included.
+fn string_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    while let Some(next) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
+        at += next;
+        if bytes.get(at) == Some(&b'"') {
+            return at + 1;
+        }
+        at += 2;
+    }
+    text.len()
+}
+
+/// Makes placeholders.
+#[derive(Debug, Default)]
+pub struct Placeholders {
+    key: RandomState,
+    /// The short placeholders that are given, and to what.
+    short: BTreeMap<String, u64>,
+}
+
+impl Placeholders {
+    /// What stands for what is between the quotes of a JSON string: letters, digits, `-` and `_`, as many bytes
+    /// as there were. Half of a character's escape stays, and so do the line separators, because the
+    /// program treats them in their own way (S2, S5); so do `kept` words.
+    pub fn of(&mut self, raw: &str, kept: &[&str]) -> String {
+        let digest = self.key.hash_one(decoded(raw));
+        let stays = stays(raw, kept);
+        let letters = raw.len() - stays.iter().map(Range::len).sum::<usize>();
+        let mut attempt = 0;
+        loop {
+            let placeholder = Self::letters(digest, attempt, raw, &stays);
+            // Where all short ones are given, two strings have the same one.
+            if letters > SHORT || attempt == 256 {
+                return placeholder;
+            }
+            if *self.short.entry(placeholder.clone()).or_insert(digest) == digest {
+                return placeholder;
+            }
+            attempt += 1;
+        }
+    }
+
+    /// The letters in which a string is written, but for the parts that stay.
+    fn letters(seed: u64, attempt: u64, raw: &str, stays: &[Range<usize>]) -> String {
+        let mut written = raw.as_bytes().to_vec();
+        let mut state = seed.wrapping_add(attempt);
+        let (mut at, end) = (0, raw.len());
+        for stay in stays.iter().cloned().chain(std::iter::once(end..end)) {
+            for letters in written[at..stay.start].chunks_mut(LETTERS_A_NUMBER) {
+                let mut number = next(&mut state);
+                for letter in letters {
+                    *letter = LETTERS[usize::from(number.to_le_bytes()[0] % 64)];
+                    number >>= 6;
+                }
+            }
+            at = stay.end;
+        }
+        // What stays is whole characters.
+        String::from_utf8(written).unwrap_or_default()
+    }
+}
+
+/// The next number after a state (splitmix64). The state comes from a keyed hash, of which the numbers
+/// tell no more than the hash itself.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// What a string says, for the purpose of telling strings apart.
+fn decoded(raw: &str) -> Cow<'_, str> {
+    if memchr::memchr(b'\\', raw.as_bytes()).is_none() {
+        return raw.into();
+    }
+    serde_json::from_str::<String>(&format!("\"{raw}\"")).map_or(raw.into(), Into::into)
+}
+
+/// The parts of a string that stay, in order.
+fn stays(raw: &str, kept: &[&str]) -> Vec<Range<usize>> {
+    let mut stays = Vec::new();
+    if kept.is_empty() && memchr::memchr2(b'\\', 0xE2, raw.as_bytes()).is_none() {
+        return stays;
+    }
+    let mut at = 0;
+    while let Some(next) = raw[at..].chars().next() {
+        let (length, is_kept) = match (next, word_at(&raw[at..], kept)) {
+            (_, Some(length)) => (length, true),
+            ('\u{2028}' | '\u{2029}', _) => (next.len_utf8(), true),
+            ('\\', _) => escape(&raw[at..]),
+            _ => (next.len_utf8(), false),
+        };
+        if is_kept {
+            stays.push(at..at + length);
+        }
+        at += length;
+    }
+    stays
+}
+
+/// The length of the word that a text begins with, if it is one of these.
+fn word_at(text: &str, words: &[&str]) -> Option<usize> {
+    let begins =
+        |word: &&&str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    words.iter().find(begins).map(|word| word.len())
+}
+
+/// The length of the escape that a text begins with, and whether it stays.
+fn escape(text: &str) -> (usize, bool) {
+    let unit = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    match (unit(0), unit(6)) {
+        (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => (12, false),
+        (Some(0xD800..0xE000 | 0x2028 | 0x2029), _) => (6, true),
+        (Some(_), _) => (6, false),
+        (None, _) => (2.min(text.len()), false),
+    }
+}
+
+/// What a recording shows of a JSON text.
+pub fn json(text: &str, placeholders: &mut Placeholders, is_refusal: bool) -> String {
+    let kept: &[&str] = if is_refusal { &TELLING } else { &[] };
+    each_string(text, |token| {
+        let stays = token.may_stay() || token.raw == RELOAD;
+        (!stays).then(|| format!("\"{}\"", placeholders.of(token.raw, kept)))
+    })
+}
+
+/// What a recording shows of bytes that are no JSON. What holds JSON together and what no text has
+/// stays, so that they are wrong for the same reason.
+pub fn bytes(bytes: &[u8], is_refusal: bool) -> Vec<u8> {
+    let kept: &[&str] = if is_refusal { &TELLING } else { &[] };
+    let mut shown = Vec::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        let mut rest = chunk.valid();
+        while let Some(next) = rest.chars().next() {
+            let word = word_at(rest, kept);
+            let (part, after) = rest.split_at(word.unwrap_or(next.len_utf8()));
+            shown.extend(part.bytes().map(|byte| match byte {
+                _ if word.is_some() => byte,
+                b'0'..=b'9' => b'0',
+                b'a'..=b'z' | b'A'..=b'Z' | 0x80.. => b'x',
+                mark => mark,
+            }));
+            rest = after;
+        }
+        shown.extend(chunk.invalid().iter().map(|_| 0xFF));
+    }
+    shown
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        let shown = json(text, &mut Placeholders::default(), false);
+        assert_eq!(shown.len(), text.len(), "{text}\n{shown}");
+        shown
+    }
+
+    #[test]
+    fn what_the_protocol_gives_meaning_to_stays() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":"a b","method":"session/update","params":{"sessionId":"s ü"}}"#,
+            r#"{"params":{"update":{"sessionUpdate":"tool_call","kind":"edit","status":"pending"}}}"#,
+            r#"{"result":{"stopReason":"end_turn","used":[1e400,true,null]}}"#,
+            r#"{"error":{"code":"session_reload_required"}}"#,
+        ] {
+            assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    fn what_somebody_wrote_does_not() {
+        for text in [
+            r#"{"params":{"prompt":[{"type":"text","text":"SECRET"}]}}"#,
+            r#"{"params":{"update":{"rawInput":{"SECRET":1,"kind":"SECRET","id":["SECRET"]}}}}"#,
+            r#"{"params":{"mcpServers":[{"env":[{"name":"SECRET","value":"SECRET"}],"name":"SECRET"}]}}"#,
+            r#"{"params":{"_meta":{"sessionId":"SECRET"},"vendor":"SECRET"}}"#,
+            r#"{"error":{"message":"SECRET","data":{"SECRET":{"id":"SECRET"}}}}"#,
+            r#"{"params":{"update":{"kind":"SECRET is two words"}}}"#,
+            r#""SECRET""#,
+            r#"["SECRET",["SECRET"]]"#,
+        ] {
+            assert!(!shown(text).contains("SECRET"), "{text}\n{}", shown(text));
+        }
+    }
+
+    #[test]
+    fn equal_strings_have_equal_placeholders_and_others_have_others() {
+        let mut placeholders = Placeholders::default();
+        let mut of = |text: &str| placeholders.of(text, &[]);
+        let words: Vec<String> = (0..2_000).map(|number| format!("{number:x}")).collect();
+        let first: Vec<String> = words.iter().map(|word| of(word)).collect();
+        let again: Vec<String> = words.iter().map(|word| of(word)).collect();
+        assert_eq!(first, again);
+        let different: std::collections::BTreeSet<_> = first.iter().collect();
+        assert_eq!(different.len(), words.len());
+        assert_ne!(Placeholders::default().of("a secret", &[]), of("a secret"));
+    }
+
+    #[test]
+    fn the_raw_length_stays_with_escapes_and_long_characters() {
+        for text in [r#"{"text":"a\n\"\\ ü€𝄞\u00e9\ud834\udd1e end"}"#, r#"["\\"]"#, r#"{"":""}"#]
+        {
+            assert!(shown(text).is_ascii(), "{text}");
+        }
+    }
+
+    #[test]
+    fn s5_line_separators_stay_and_change_nothing_else() {
+        let mut placeholders = Placeholders::default();
+        let raw = placeholders.of("one\u{2028}two", &[]);
+        let escaped = placeholders.of("one\\u2028two", &[]);
+        assert_eq!(raw.replace('\u{2028}', "\\u2028"), escaped);
+        assert_eq!(&placeholders.of(r"\ud800", &[]), r"\ud800");
+    }
+
+    #[test]
+    fn between_the_strings_nothing_changes() {
+        let text = "{ \"text\" :\t\"abc\" ,\"x\":[ \"d\" , 1.0e+5 ]\r}";
+        let shown = shown(text);
+        assert!(shown.starts_with("{ \"text\" :\t\"") && shown.contains("\" ,\""), "{shown}");
+        assert!(shown.ends_with(" , 1.0e+5 ]\r}"), "{shown}");
+    }
+
+    #[test]
+    fn bytes_that_are_no_json_stay_so() {
+        for wrong in [&b"{\"a\":tru"[..], b"{\"key\":01}", b"secret", b"{\"t\":\"\xFF\"}", b"1 2"] {
+            let shown = bytes(wrong, false);
+            assert_eq!(shown.len(), wrong.len());
+            let is_json = serde_json::from_slice::<&serde_json::value::RawValue>(&shown).is_ok();
+            assert!(!is_json, "{}", String::from_utf8_lossy(&shown));
+        }
+        assert_eq!(bytes(b"my secret 42", false), b"xx xxxxxx 00");
+    }
+
+    #[test]
+    fn l10_a_refusal_still_speaks_of_the_connection() {
+        let text = "No such Connection: abc";
+        assert_eq!(bytes(text.as_bytes(), true), b"No such Connection: xxx");
+        let body =
+            json(r#"{"error":"unknown connection abc"}"#, &mut Placeholders::default(), true);
+        assert!(body.contains("unknown") && body.contains("connection"), "{body}");
+        assert!(!body.contains("abc"), "{body}");
+    }
+}
