@@ -133,10 +133,12 @@ const SECRETS: &str = r#"
 {"editor":{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientInfo":{"name":"SECRET","version":"SECRET"},"_meta":{"SECRET":"SECRET"}}}}
 {"gets":{"method":"POST","headers":{"authorization":"Bearer SECRET"}},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1","Set-Cookie":"b=SECRET","X-Other":"SECRET"},"body":{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentInfo":{"name":"SECRET"}}}}}
 {"sees_like":{"id":1}}
+{"gets":{"method":"GET","session":null}}
 {"editor":{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/SECRET","mcpServers":[{"name":"SECRET","command":"/SECRET","args":["SECRET"],"env":[{"name":"SECRET","value":"SECRET"}]},{"type":"http","url":"https://SECRET/?a=SECRET","headers":[{"name":"SECRET","value":"SECRET"}]}]}}}
 {"gets":{"method":"POST","body_like":{"method":"session/new"}}}
 {"stream":null,"event":{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","modes":{"currentModeId":"m","availableModes":[{"id":"m","name":"SECRET"}]}}}}
 {"sees_like":{"id":2}}
+{"gets":{"method":"GET","session":"s1"}}
 {"editor":{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"my password is SECRET"},{"type":"resource","resource":{"uri":"file:///SECRET","text":"SECRET"}}]}}}
 {"gets":{"method":"POST","body_like":{"method":"session/prompt"}}}
 {"stream":"s1","event":{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","title":"SECRET","rawInput":{"SECRET":"SECRET","kind":"SECRET"},"rawOutput":"SECRET","content":[{"type":"diff","path":"/SECRET","oldText":"SECRET","newText":"SECRET"}]}}}}
@@ -156,6 +158,7 @@ const SECRETS: &str = r#"
 {"sees_like":{"id":4,"error":{"data":{"status":403}}}}
 {"editor_end":true}
 {"sees_like":{"id":3}}
+{"gets":{"method":"DELETE"}}
 {"exit":0}
 "#;
 

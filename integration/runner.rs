@@ -20,7 +20,6 @@ fn every_transcript_holds_in_virtual_time() {
 
 #[test]
 fn every_transcript_holds_against_the_built_program() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let bridge = Bridge::connect(env!("CARGO_BIN_EXE_acp-tether"));
     play_all(Player::Live, AT_ONCE, |transcript| live_player::play(transcript, &bridge));
 }
@@ -28,7 +27,6 @@ fn every_transcript_holds_against_the_built_program() {
 /// A program without HTTP/2 on the way: what is broken, reused or starved there is something else.
 #[test]
 fn every_transcript_holds_over_http_1_1() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let mut bridge = Bridge::connect(env!("CARGO_BIN_EXE_acp-tether"));
     bridge.arguments.splice(1..1, ["--http".to_owned(), "1.1".to_owned()]);
     play_all(Player::Live, AT_ONCE, |transcript| {

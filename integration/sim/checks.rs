@@ -78,6 +78,8 @@ pub struct Checks {
     closed: BTreeSet<String>,
     /// The bytes of every message of the editor, by number.
     lines: BTreeMap<u64, String>,
+    /// The sessions with a gap, and the editor's newest message when it was told of.
+    gaps: BTreeMap<String, u64>,
     /// How often the remote took each.
     taken: BTreeMap<u64, u32>,
     /// What the editor was told did not reach the remote.
@@ -243,6 +245,10 @@ impl Checks {
             return;
         }
         let session = text.split("session \"").nth(1).and_then(|rest| rest.split('"').next());
+        if let Some(session) = session.filter(|_| text.starts_with("a gap")) {
+            let newest = self.lines.last_key_value().map_or(0, |(number, _)| *number);
+            self.gaps.insert(session.to_owned(), newest);
+        }
         self.complaints.push((now, session.map(str::to_owned)));
     }
 
@@ -555,6 +561,12 @@ impl Checks {
                 _ => {}
             }
         }
+    }
+
+    /// Whether the answer to a request may be in a gap, and ends by `--orphan-timeout` (R10).
+    pub fn may_be_in_a_gap(&self, request: &Request) -> bool {
+        let gap = request.session.as_ref().and_then(|session| self.gaps.get(session));
+        gap.is_some_and(|newest| request.number <= *newest)
     }
 
     /// A message of the remote stands still on its way.

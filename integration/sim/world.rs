@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::chance::Chance;
-use super::checks::{Broken, Checks, Seen};
+use super::checks::{Broken, Checks, Request, Seen};
 use super::editor::{Editor, Later, Written};
 use super::faults::{Deed, Fault, Plan, Refusal, Target, What};
 use super::remote::{Frame, Job, Out, Remote, Sort};
@@ -1216,7 +1216,10 @@ impl World {
                 self.after(PROBED, Due::Probe(4));
             }
             4 => {
-                let missing: Vec<_> = self.unanswered(|number| number > self.editor.first_probe);
+                let missing = self.unanswered(|request| {
+                    request.number > self.editor.first_probe
+                        && !self.checks.may_be_in_a_gap(request)
+                });
                 if !missing.is_empty() {
                     self.checks.fail("I19", format!("no answer in the calm: {missing:?}"));
                 }
@@ -1235,8 +1238,8 @@ impl World {
         }
     }
 
-    fn unanswered(&self, counts: impl Fn(u64) -> bool) -> Vec<String> {
-        let open = self.checks.open().into_iter().filter(|request| counts(request.number));
+    fn unanswered(&self, counts: impl Fn(&Request) -> bool) -> Vec<String> {
+        let open = self.checks.open().into_iter().filter(|request| counts(request));
         open.map(|request| request.line.clone()).collect()
     }
 }

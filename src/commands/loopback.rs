@@ -79,6 +79,8 @@ enum Health {
 impl<'a> Loopback<'a> {
     /// Looks below `runtime` (`--runtime-dir`).
     pub(crate) fn new(runtime: Option<&'a Path>) -> io::Result<Self> {
+        // The client wants one even where it never speaks TLS. Fails only where there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         // No proxy: the port is of this machine, and the token of nobody else's business. No
         // certificates: there is no TLS, and a machine may have none.
         let client = Client::builder().no_proxy().tls_certs_only([]);
@@ -290,7 +292,6 @@ mod tests {
     #[tokio::test]
     async fn a2_a_closed_port_is_told_from_the_client_s_own_error() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Loopback::new(None).unwrap().client;
         let error = client.get(format!("http://127.0.0.1:{port}/")).send().await.unwrap_err();
         assert_eq!(without_answer(&error), Health::Gone, "{error:?}");

@@ -464,7 +464,9 @@ impl Core {
     pub(super) fn retire_if_idle(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let (Some(id), Some(session)) = (scope, self.sessions.get(scope)) else { return };
         let is_sound = matches!(session.standing, Standing::Sound);
-        if session.attached || !is_sound || !session.is_idle() || self.ledger.has_open(id) {
+        // A turn that the agent tells of goes on, whatever the editor was told of its prompt (T4).
+        let is_used = session.attached || session.is_running || self.ledger.has_open(id);
+        if is_used || !is_sound || !session.is_idle() {
             return;
         }
         self.close_stream(scope, step);
