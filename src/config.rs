@@ -239,7 +239,7 @@ fn exposed_headers(headers: &[String]) -> Vec<String> {
     let exposed = headers
         .iter()
         .filter_map(|header| header.split_once(':'))
-        .filter(|(name, value)| looks_secret(name) && !value.contains("${"));
+        .filter(|(name, value)| secret_word(name).is_some() && !value.contains("${"));
     exposed
         .map(|(name, _)| {
             format!(
@@ -253,16 +253,18 @@ fn exposed_headers(headers: &[String]) -> Vec<String> {
 
 /// A secret in the query, which ends up in the logs of every server on the way (K89).
 fn exposed_query(url: &Url) -> Option<String> {
-    let (name, _) = url.query_pairs().find(|(name, _)| looks_secret(name))?;
+    let word = url.query_pairs().find_map(|(name, _)| secret_word(&name))?;
     Some(format!(
-        "the URL holds {name:?} in its query, which servers on the way write into their logs; send it in \
-         a header, if the agent allows that"
+        "the URL's query seems to hold a secret ({word}), and servers on the way write it into their \
+         logs; send it in a header, if the agent allows that"
     ))
 }
 
-fn looks_secret(name: &str) -> bool {
+/// The word in a name that tells of a secret.
+fn secret_word(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
-    ["auth", "cookie", "key", "password", "secret", "token"].iter().any(|part| name.contains(part))
+    let words = ["auth", "cookie", "key", "password", "secret", "token"];
+    words.into_iter().find(|word| name.contains(word))
 }
 
 /// A URL as it may be shown: without user info, query and fragment (X1).
@@ -276,7 +278,8 @@ pub fn redacted(url: &Url) -> String {
     shown.into()
 }
 
-/// Where the token comes from. One that a file cannot give now is told now.
+/// Where the token comes from. One that a file cannot give now is told now; a pipe is read once, and
+/// not before it must be.
 fn bearer(
     flags: &Connect,
     environment: impl Fn(&str) -> Result<String, VarError>,
@@ -295,8 +298,10 @@ fn bearer(
     }
     if let Some(path) = &flags.bearer.file {
         let unusable = |problem: &dyn std::fmt::Display| Unusable::BearerFile(problem.to_string());
-        let text = std::fs::read_to_string(path).map_err(|error| unusable(&error))?;
-        bearer_token(&text).map_err(|problem| unusable(&problem))?;
+        if std::fs::metadata(path).map_err(|error| unusable(&error))?.is_file() {
+            let text = std::fs::read_to_string(path).map_err(|error| unusable(&error))?;
+            bearer_token(&text).map_err(|problem| unusable(&problem))?;
+        }
         return Ok(Some(Bearer::File(path.clone())));
     }
     Ok(flags.bearer.command.clone().map(Bearer::Command))
@@ -484,7 +489,7 @@ mod tests {
         }
         let query = |text: &str| exposed_query(&Url::parse(text).unwrap());
         let warning = query("https://host/acp?a=1&access_token=s3cret").unwrap();
-        assert!(warning.contains("access_token") && !warning.contains("s3cret"), "{warning}");
+        assert!(warning.contains("(token)") && !warning.contains("s3cret"), "{warning}");
         assert_eq!(query("https://host/acp?team=7"), None);
     }
 

@@ -1,13 +1,14 @@
 //! One session fails alone (C1–C4), and how it is found out what a 404 means (R8).
 
-use super::error::Failure;
+use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::posts::{lost_by, speaks_of_the_connection};
 use super::recovery::lost;
-use super::session::{LaneName, Scope, Standing, StreamState};
+use super::session::{LaneName, Renewal, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
 use super::{
-    Core, Effect, End, Generation, Level, Open, Step, StreamEvent, StreamId, limits, name,
+    Core, Effect, End, Generation, Level, Open, Outcome, Response, Step, StreamEvent, StreamId,
+    limits, name,
 };
 
 /// The question to the connection whether it lives, which a GET of its own stream asks (R8).
@@ -87,12 +88,12 @@ impl Core {
         self.timers.arm(Timer::Probe, step.now.plus(self.settings.post_timeout));
         self.generations += 1;
         let generation = Generation(self.generations);
-        let own = self.sessions.get(&None);
+        let Some(own) = self.sessions.get_mut(&None) else { return };
         step.out.push(Effect::Open(Open {
             stream: StreamId { session: None, epoch: self.epoch, generation },
             connection: connection.clone(),
-            cursor: own.and_then(|own| own.stream.cursor.clone()),
-            renew_credential: false,
+            cursor: own.stream.cursor.clone(),
+            renew_credential: own.stream.renewal.take(),
         }));
         self.probe = Some(Probe::Asked(generation));
     }
@@ -108,9 +109,9 @@ impl Core {
         if scope.is_some() || self.probe.is_none() {
             return None;
         }
-        let renewed = self.sessions.get(scope).is_some_and(|own| own.stream.renewed);
+        let is_due = self.sessions.get(scope).map(|own| own.stream.renewal) == Some(Renewal::Due);
         let asked = match self.probe {
-            Some(Probe::Asked(generation)) if !renewed => Some(generation),
+            Some(Probe::Asked(generation)) if !is_due => Some(generation),
             _ => {
                 self.drop_probe(step);
                 None
@@ -147,16 +148,35 @@ impl Core {
                 self.timers.disarm(&Timer::Probe);
                 self.stream_event(stream, event, step);
             }
-            StreamEvent::Refused(response) => match response.status {
-                404 | 410 => self.lose(lost_by(&response), step),
-                400 if speaks_of_the_connection(&response) => self.lose(lost_by(&response), step),
-                200..=299 | 409 => self.connection_lives(step),
-                _ => self.ask_again(step),
-            },
+            StreamEvent::Refused(response) => self.probe_refused(&response, step),
+            StreamEvent::Failed(Outcome::NoCredential(reason)) => {
+                self.cannot_ask(&Failure::new(Kind::Auth, Delivery::Unsent, reason), step);
+            }
             StreamEvent::Failed(_) | StreamEvent::Ended(End::Clean | End::Broken(_)) => {
                 self.ask_again(step);
             }
             _ => {}
+        }
+    }
+
+    fn probe_refused(&mut self, response: &Response, step: &mut Step<'_>) {
+        let Some(own) = self.sessions.get_mut(&None) else { return };
+        match response.status {
+            // It is our cursor that is gone (R6), which a connection says that lives.
+            410 if own.stream.cursor.is_some() => self.connection_lives(step),
+            404 | 410 => self.lose(lost_by(response), step),
+            400 if speaks_of_the_connection(response) => self.lose(lost_by(response), step),
+            200..=299 | 409 => self.connection_lives(step),
+            401 if own.stream.renewal.is_worth_a_try() => {
+                self.probe = None;
+                self.ask_connection(step);
+            }
+            status @ (401 | 403) => {
+                let kind = if status == 401 { Kind::Auth } else { Kind::Http };
+                let reason = format!("the remote agent refuses the credential (HTTP {status})");
+                self.cannot_ask(&Failure::refused(kind, reason, response), step);
+            }
+            _ => self.ask_again(step),
         }
     }
 
@@ -195,20 +215,33 @@ impl Core {
             if matches!(end, End::Broken(_)) {
                 self.doubt_replaced(step);
             }
-        } else if matches!(event, StreamEvent::Message { .. }) {
+        } else if matches!(event, StreamEvent::Message { .. } | StreamEvent::TooLarge) {
+            let cursor = |core: &Self| core.sessions.get(&None)?.stream.cursor.clone();
+            let newer = cursor(self);
             self.stream_event(stream, event, step);
+            // The stream that follows goes on from its own events.
+            if let Some(own) = self.sessions.get_mut(&None) {
+                own.stream.cursor = newer;
+            }
         }
     }
 
     /// The stream that the question replaced should have ended by now.
     pub(super) fn give_up_replaced(&mut self, step: &mut Step<'_>) {
+        if self.deaf_since.is_some() {
+            // Nobody reads it at present; that it is silent says nothing (L11).
+            return;
+        }
         self.drop_replaced(step);
         self.doubt_replaced(step);
     }
 
     fn doubt_replaced(&mut self, step: &mut Step<'_>) {
-        self.doubt_sent(&None, step);
-        self.doubt_restores(&None, step);
+        let Some(own) = self.sessions.get(&None) else { return };
+        if own.stream.may_lose(self.numbers_answers) {
+            self.doubt_sent(&None, step);
+            self.doubt_restores(&None, step);
+        }
     }
 
     /// Reads the stream that the question replaced no longer.
@@ -221,15 +254,50 @@ impl Core {
     }
 
     /// The connection's own stream was opened, or refused by one that lives.
-    pub(super) fn opening_answered(&mut self, scope: &Scope, lives: bool, step: &mut Step<'_>) {
-        if scope.is_some() || self.probe != Some(Probe::Opening) {
-            return;
-        }
-        if lives {
+    pub(super) fn opening_answered(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if scope.is_none() && self.probe == Some(Probe::Opening) {
             self.connection_lives(step);
-        } else {
-            self.ask_again(step);
         }
+    }
+
+    /// The connection's own stream is left alone, for a reason that stays.
+    pub(super) fn opening_stopped(
+        &mut self,
+        scope: &Scope,
+        failure: &Failure,
+        step: &mut Step<'_>,
+    ) {
+        if scope.is_none() && self.probe == Some(Probe::Opening) {
+            self.cannot_ask(failure, step);
+        }
+    }
+
+    /// The question cannot be asked: what waits for its answer fails, and a message that comes later
+    /// asks again (L12).
+    fn cannot_ask(&mut self, failure: &Failure, step: &mut Step<'_>) {
+        self.probe = None;
+        self.timers.disarm(&Timer::Probe);
+        step.log(Level::Error, failure.message.as_str());
+        for scope in self.suspects() {
+            self.fail_waiting(&scope, failure, step);
+        }
+    }
+
+    /// What is under way may be dead: the question is asked anew, by the stream that is opened again.
+    pub(super) fn ask_anew(&mut self, step: &mut Step<'_>) {
+        if matches!(self.probe, Some(Probe::Asked(_))) {
+            self.drop_probe(step);
+            self.probe = Some(Probe::Waiting);
+            self.timers.arm(Timer::Probe, step.now.plus(limits::BACKOFF_FIRST));
+        }
+    }
+
+    /// The suspected sessions, which are so no longer.
+    fn suspects(&mut self) -> Vec<Scope> {
+        let suspected = |(scope, session): (&Scope, &mut Session)| {
+            session.suspected.take().map(|_| scope.clone())
+        };
+        self.sessions.iter_mut().filter_map(suspected).collect()
     }
 
     /// Asks no longer: a GET that is under way must not become a stream that nobody reads.

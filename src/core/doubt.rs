@@ -19,10 +19,7 @@ impl Core {
             self.fail_strictly(scope, sent, step);
         }
         let Some(session) = self.sessions.get_mut(scope) else { return is_reopened };
-        // Some servers number everything but answers, and those alone are what is waited for.
-        let is_safe = !session.stream.seen.is_empty() && self.numbers_answers;
-        let may_have_lost = matches!(end, End::Broken(_)) && !is_safe;
-        if may_have_lost {
+        if matches!(end, End::Broken(_)) && session.stream.may_lose(self.numbers_answers) {
             // Until the next one is open the server may still write to this one.
             session.stream.broke = true;
             self.doubt_sent(scope, step);

@@ -7,7 +7,7 @@ use super::message::{self, Message, RequestId};
 use super::methods;
 use super::posts::{Posting, is_json};
 use super::recovery::{Down, Opening};
-use super::session::Backoff;
+use super::session::{Backoff, Renewal};
 use super::shutdown::Leaving;
 use super::timers::Timer;
 use super::{
@@ -33,7 +33,7 @@ pub(super) struct Connecting {
     request: RequestId,
     body: Bytes,
     backoff: Backoff,
-    renewed: bool,
+    renewal: Renewal,
     /// Why the last try failed.
     pub trouble: Option<Failure>,
 }
@@ -47,15 +47,20 @@ impl Core {
             return self.fail(&request, &failure, step);
         }
         let backoff = Backoff::default();
-        self.link =
-            Link::Connecting(Connecting { request, body, backoff, renewed: false, trouble: None });
+        self.link = Link::Connecting(Connecting {
+            request,
+            body,
+            backoff,
+            renewal: Renewal::default(),
+            trouble: None,
+        });
         self.timers.arm(Timer::GiveUp, step.now.plus(self.settings.connect_timeout));
         self.post_initialize(step);
     }
 
     /// Tries `initialize`.
     pub(super) fn post_initialize(&mut self, step: &mut Step<'_>) {
-        let connecting = match &self.link {
+        let connecting = match &mut self.link {
             Link::Connecting(connecting) => connecting,
             Link::Down(_) => return self.reconnect(step),
             Link::Idle | Link::Up(_) => return,
@@ -66,7 +71,7 @@ impl Core {
             id,
             connection: None,
             session: None,
-            renew_credential: connecting.renewed,
+            renew_credential: connecting.renewal.take(),
             body: connecting.body.clone(),
         }));
         self.posts.insert(id, Posting::Initialize);
@@ -82,8 +87,7 @@ impl Core {
         let failure = match outcome {
             Outcome::Response(response) => match response.status {
                 200..=299 => return self.initialized(&response, step),
-                401 if !connecting.renewed => {
-                    connecting.renewed = true;
+                401 if connecting.renewal.is_worth_a_try() => {
                     return self.post_initialize(step);
                 }
                 401 => {
@@ -108,6 +112,10 @@ impl Core {
             Outcome::Redirected { status, reason } => {
                 let failure = Failure::new(Kind::Http, Delivery::Refused, reason);
                 return self.not_connected(&Failure { status: Some(status), ..failure }, step);
+            }
+            Outcome::NoCredential(reason) => {
+                let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
+                return self.not_connected(&failure, step);
             }
             Outcome::Unsent(reason) => {
                 let reason = format!("the remote agent cannot be reached: {reason}");

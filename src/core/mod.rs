@@ -333,6 +333,8 @@ pub enum Event {
 pub enum Outcome {
     /// An answer came, whole.
     Response(Response),
+    /// The credential that goes with it could not be read: nothing left. With the reason, for people.
+    NoCredential(String),
     /// No connection could be made: nothing left. With the reason, for people.
     Unsent(String),
     /// It left, or may have; then the network broke. With the reason, for people.

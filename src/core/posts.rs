@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
-use super::session::{LaneName, Queued, Scope, Standing, StreamState, Waiter};
+use super::session::{LaneName, Queued, Renewal, Scope, Standing, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, Effect, Level, Millis, Outcome, Post, PostId, Response, Step, limits, name};
 
@@ -37,7 +37,7 @@ impl Core {
         if matches!(session.stream.state, StreamState::Stopped) && lane == LaneName::Messages {
             // A request asks again (L12).
             session.stream.state = StreamState::Closed;
-            session.stream.renewed = false;
+            session.stream.renewal = Renewal::default();
         }
         self.ask_for_link(step);
         self.pump(&scope, step);
@@ -89,10 +89,18 @@ impl Core {
         }
     }
 
-    /// A request was answered before its POST was, or is given up: whatever becomes of the message
-    /// concerns nobody any more, least of all a later request with the same id.
-    pub(super) fn disown(&mut self, scope: &Scope, waiter: &Waiter) {
-        let is_its = |message: &Queued| message.waiter == *waiter;
+    /// Nobody waits any more for what becomes of a message: it is not sent again.
+    fn is_given_up(&self, waiter: &Waiter) -> bool {
+        match waiter {
+            Waiter::Own(id) => !self.own.contains_key(id),
+            waiter => *waiter == Waiter::Settled,
+        }
+    }
+
+    /// A request was answered before its POST was: whatever becomes of the message concerns nobody
+    /// any more, least of all a later request with the same id.
+    pub(super) fn disown(&mut self, scope: &Scope, id: &RequestId) {
+        let is_its = |message: &Queued| matches!(&message.waiter, Waiter::Editor(own) if own == id);
         for posting in self.posts.values_mut() {
             if let Posting::Message(_, _, message) = posting
                 && is_its(message)
@@ -135,7 +143,7 @@ impl Core {
         if waiting.posting.is_some() || waiting.resting {
             return;
         }
-        let Some(message) = waiting.queue.pop_front() else { return };
+        let Some(mut message) = waiting.queue.pop_front() else { return };
         self.post_ids += 1;
         let id = PostId(self.post_ids);
         waiting.posting = Some(id);
@@ -143,7 +151,7 @@ impl Core {
             id,
             connection: Some(connection.clone()),
             session: message.header.clone(),
-            renew_credential: message.renewed,
+            renew_credential: message.renewal.take(),
             body: message.body.clone(),
         }));
         self.note_sent(&message.waiter, true);
@@ -324,7 +332,7 @@ impl Core {
         &mut self,
         scope: &Scope,
         lane: LaneName,
-        message: Queued,
+        mut message: Queued,
         outcome: Outcome,
         step: &mut Step<'_>,
     ) {
@@ -333,9 +341,9 @@ impl Core {
                 format!("a POST of {} was answered with HTTP {}", name(scope), response.status);
             step.log(Level::Debug, text);
         }
-        let verdict = verdict(&message, outcome);
+        let verdict = verdict(&mut message, outcome);
         match verdict {
-            Verdict::Again(again, trouble) if message.waiter != Waiter::Settled => {
+            Verdict::Again(again, trouble) if !self.is_given_up(&message.waiter) => {
                 return self.post_again(scope, lane, message, &again, trouble, step);
             }
             _ => {}
@@ -350,9 +358,7 @@ impl Core {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
             Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
             // The next way of a restore may be the load that is asked for (C3).
-            Verdict::Conflict(failure)
-                if matches!(message.waiter, Waiter::Own(_) | Waiter::Settled) =>
-            {
+            Verdict::Conflict(failure) if matches!(message.waiter, Waiter::Own(_)) => {
                 self.fail_message(&message, &failure, step);
             }
             Verdict::Conflict(failure) => {
@@ -379,7 +385,7 @@ impl Core {
         match lane {
             // What asked is gone with the connection or the session, unless it asks again (V6).
             LaneName::Answers => {}
-            LaneName::Messages if message.waiter == Waiter::Settled => {}
+            LaneName::Messages if self.is_given_up(&message.waiter) => {}
             LaneName::Messages if message.retried => self.fail_message(&message, &failure, step),
             LaneName::Messages => {
                 self.queued_bytes += message.body.len();
@@ -417,8 +423,7 @@ impl Core {
             }
             Again::Later(_) => waiting.backoff.next_after_failure(&mut self.chance),
         };
-        let renewed = message.renewed || matches!(again, Again::Renewed);
-        waiting.queue.push_front(Queued { renewed, ..message });
+        waiting.queue.push_front(message);
         waiting.trouble = Some(trouble);
         if delay > Millis(0) {
             waiting.resting = true;
@@ -502,9 +507,12 @@ enum Again {
 }
 
 /// The table of L10.
-fn verdict(message: &Queued, outcome: Outcome) -> Verdict {
+fn verdict(message: &mut Queued, outcome: Outcome) -> Verdict {
     let response = match outcome {
         Outcome::Response(response) => response,
+        Outcome::NoCredential(reason) => {
+            return Verdict::Failed(Failure::new(Kind::Auth, Delivery::Unsent, reason));
+        }
         Outcome::Unsent(reason) => {
             let reason = format!("the remote agent cannot be reached: {reason}");
             return Verdict::Again(Again::Reconnect, (Kind::Connect, reason));
@@ -521,7 +529,7 @@ fn verdict(message: &Queued, outcome: Outcome) -> Verdict {
     let refused = |kind, reason: &str| Verdict::Failed(Failure::refused(kind, reason, &response));
     match response.status {
         200..=299 => Verdict::Accepted(response),
-        401 if !message.renewed => {
+        401 if message.renewal.is_worth_a_try() => {
             let reason = "the remote agent refused the credential (401)".to_owned();
             Verdict::Again(Again::Renewed, (Kind::Auth, reason))
         }

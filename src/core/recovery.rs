@@ -10,7 +10,7 @@ use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
 use super::posts::Posting;
 use super::restore::Restore;
-use super::session::{Backoff, LaneName, Queued, Scope, Session, Standing, Waiter};
+use super::session::{Backoff, LaneName, Queued, Renewal, Scope, Session, Standing, Waiter};
 use super::timers::Timer;
 use super::{
     Connection, Core, Effect, Level, Millis, Outcome, Post, PostId, Response, SessionId, Step,
@@ -36,7 +36,7 @@ pub(super) struct Down {
     /// Our `initialize` that is under way.
     request: Option<RequestId>,
     backoff: Backoff,
-    renewed: bool,
+    renewal: Renewal,
     /// Why it is not tried again: for ever, or until a message asks (L12).
     pub stopped: Option<Stopped>,
 }
@@ -62,7 +62,8 @@ impl Core {
         self.drop_replaced(step);
         // From here on nothing is posted: a held answer that goes on may free its lane.
         let (backoff, told) = (Backoff::default(), why.clone());
-        let down = Down { why: told, request: None, backoff, renewed: false, stopped: None };
+        let down =
+            Down { why: told, request: None, backoff, renewal: Renewal::default(), stopped: None };
         self.link = Link::Down(down);
         self.own.clear();
         self.drop_streams(step);
@@ -146,7 +147,7 @@ impl Core {
             id: post,
             connection: None,
             session: None,
-            renew_credential: down.renewed,
+            renew_credential: down.renewal.take(),
             body,
         }));
         self.posts.insert(post, Posting::Initialize);
@@ -159,7 +160,7 @@ impl Core {
             && matches!(down.stopped, Some(Stopped::Refused))
         {
             down.stopped = None;
-            down.renewed = true;
+            down.renewal = Renewal::Due;
             self.reconnect(step);
         }
     }
@@ -168,7 +169,9 @@ impl Core {
     pub(super) fn connect_now(&mut self, step: &mut Step<'_>) {
         let Link::Down(down) = &mut self.link else { return };
         down.backoff.reset();
-        down.renewed |= down.stopped.take().is_some();
+        if down.stopped.take().is_some() {
+            down.renewal = Renewal::Due;
+        }
         self.timers.disarm(&Timer::Retry);
         self.reconnect(step);
     }
@@ -186,20 +189,19 @@ impl Core {
                     Ok((_, _)) => "the remote agent refused to initialize again".to_owned(),
                     Err(failure) => failure.message,
                 },
-                401 if !down.renewed => {
-                    down.renewed = true;
-                    return self.reconnect(step);
-                }
+                401 if down.renewal.is_worth_a_try() => return self.reconnect(step),
                 status @ (401 | 403) => {
                     let kind = if status == 401 { Kind::Auth } else { Kind::Http };
                     let reason = format!("the remote agent refuses the credential (HTTP {status})");
                     let failure = Failure::refused(kind, reason, &response);
-                    down.why.clone_from(&failure.message);
-                    down.stopped = Some(Stopped::Refused);
-                    return self.fail_all_waiting(&failure, step);
+                    return self.stop_reconnecting(failure, step);
                 }
                 status => format!("the remote agent answered HTTP {status}"),
             },
+            Outcome::NoCredential(reason) => {
+                let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
+                return self.stop_reconnecting(failure, step);
+            }
             Outcome::Unsent(reason)
             | Outcome::Broken(reason)
             | Outcome::Redirected { reason, .. } => reason,
@@ -208,6 +210,15 @@ impl Core {
         step.log(Level::Warn, format!("the link is not back yet: {reason}"));
         down.why = format!("the connection to the remote agent is lost: {reason}");
         self.timers.arm(Timer::Retry, step.now.plus(delay));
+    }
+
+    /// The credential is refused, or cannot be had: it is tried again when a message asks (L12).
+    fn stop_reconnecting(&mut self, failure: Failure, step: &mut Step<'_>) {
+        if let Link::Down(down) = &mut self.link {
+            down.why.clone_from(&failure.message);
+            down.stopped = Some(Stopped::Refused);
+        }
+        self.fail_all_waiting(&failure, step);
     }
 
     fn up_again(&mut self, connection: Connection, response: &Response, step: &mut Step<'_>) {

@@ -11,7 +11,7 @@ use super::error::{Delivery, Failure, Kind};
 use super::message::{self, Id, Message, Params, RequestId};
 use super::methods::{self, Method};
 use super::requests::{Asked, OpenRequest};
-use super::session::{Scope, Setup, Standing, Waiter};
+use super::session::{Scope, Setup, Standing};
 use super::timers::Timer;
 use super::{Core, Epoch, Level, SessionId, Step, limits, name};
 
@@ -51,6 +51,7 @@ impl Core {
                 .log(Level::Debug, format!("held back a replay on the stream of {}", name(scope))),
             Ok(Message::Notification { method, params }) => {
                 self.note_news(scope, Method::named(&method), &params, &data, step);
+                self.retire_if_idle(scope, step);
                 step.line(message::as_line(data));
             }
             Ok(Message::Answer { id, is_error }) => {
@@ -150,7 +151,7 @@ impl Core {
         };
         self.forget_request(id, &request.session);
         if !request.accepted {
-            self.disown(&request.session, &Waiter::Editor(id.clone()));
+            self.disown(&request.session, id);
         }
         step.line(message::as_line(answer.clone()));
         self.roster.note_message(&request.session, step.now);
@@ -180,13 +181,15 @@ impl Core {
             method if method.attaches() => {
                 if let Some(session) = self.sessions.get_mut(&request.session) {
                     session.attached = true;
-                    if method.mends() && matches!(session.standing, Standing::Failed(_)) {
+                    let is_failed = matches!(session.standing, Standing::Failed(_));
+                    if method.mends() && is_failed {
                         // It is late, and the agent has the session all the same.
                         session.standing = Standing::Sound;
                     }
                     session.setup = setup.unwrap_or_else(|| std::mem::take(&mut session.setup));
                 }
                 self.note_success(request, answer, step);
+                self.open_where_closed(&request.session, step);
             }
             _ => {}
         }

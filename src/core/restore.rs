@@ -317,7 +317,13 @@ impl Core {
     pub(super) fn forget_own(&mut self, id: &RequestId) -> Option<Own> {
         let own = self.own.remove(id)?;
         let lane = own.restores().cloned().unwrap_or_default();
-        self.disown(&lane, &Waiter::Own(id.clone()));
+        if let Some(session) = self.sessions.get_mut(&lane)
+            && let queue = &mut session.messages.queue
+            && let Some(at) = queue.iter().position(|it| it.waiter == Waiter::Own(id.clone()))
+            && let Some(message) = queue.remove(at)
+        {
+            self.queued_bytes -= message.body.len();
+        }
         Some(own)
     }
 }

@@ -162,8 +162,8 @@ pub struct Stream {
     pub hasty: u32,
     /// The server's `retry:`, a floor of the delay.
     pub floor: Millis,
-    /// The credential was read again for this stream, and not yet accepted.
-    pub renewed: bool,
+    /// Whether the credential is read again for this stream.
+    pub renewal: Renewal,
     /// The session was attached when the stream was asked for.
     pub was_attached: bool,
     /// A message was accepted since the remote said that it does not know the session: it should
@@ -215,11 +215,17 @@ pub enum StreamState {
 impl Queued {
     /// A message that comes now.
     pub fn new(body: Bytes, waiter: Waiter, since: Millis) -> Self {
-        Self { body, waiter, header: None, since, renewed: false, retried: false }
+        Self { body, waiter, header: None, since, renewal: Renewal::default(), retried: false }
     }
 }
 
 impl Stream {
+    /// Whether an answer is lost with it. Some servers number everything but answers, and those alone
+    /// are what is waited for (R9).
+    pub fn may_lose(&self, numbers_answers: bool) -> bool {
+        self.seen.is_empty() || !numbers_answers
+    }
+
     /// Forgets what belongs to a lost connection. The cursor is offered on the next one too (R5).
     pub fn forget_connection(&mut self) {
         let kept = Self {
@@ -293,11 +299,41 @@ pub struct Queued {
     pub header: Option<SessionId>,
     /// When it came.
     pub since: Millis,
-    /// The credential was read again for it.
-    pub renewed: bool,
+    /// Whether the credential is read again for it.
+    pub renewal: Renewal,
     /// It was refused because the connection or the session was gone, and waits for its one more
     /// try (L10).
     pub retried: bool,
+}
+
+/// Whether a credential that was refused is read again, which is done once (L10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Renewal {
+    /// It was not refused.
+    #[default]
+    None,
+    /// It is read again for the next try.
+    Due,
+    /// It was read again.
+    Done,
+}
+
+impl Renewal {
+    /// The credential was refused. Whether it is read again.
+    pub fn is_worth_a_try(&mut self) -> bool {
+        let is_first = *self == Self::None;
+        *self = if is_first { Self::Due } else { Self::Done };
+        is_first
+    }
+
+    /// Whether to read it again for the try that is made now.
+    pub fn take(&mut self) -> bool {
+        let is_due = *self == Self::Due;
+        if is_due {
+            *self = Self::Done;
+        }
+        is_due
+    }
 }
 
 /// Who waits for what becomes of a message.

@@ -86,7 +86,9 @@ impl Core {
         let trouble = match outcome {
             Outcome::Response(response) if matches!(response.status, 200..=299 | 404 | 410) => None,
             Outcome::Response(response) => Some(format!("HTTP {}", response.status)),
-            Outcome::Unsent(reason) | Outcome::Broken(reason) => Some(reason.clone()),
+            Outcome::NoCredential(reason) | Outcome::Unsent(reason) | Outcome::Broken(reason) => {
+                Some(reason.clone())
+            }
             Outcome::Redirected { reason, .. } => Some(reason.clone()),
         };
         if let Some(trouble) = trouble {

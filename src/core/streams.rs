@@ -8,7 +8,7 @@ use super::link::Link;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
 use super::requests::Ledger;
-use super::session::{Lane, Queued, Scope, Standing, StreamState, Waiter};
+use super::session::{Lane, Queued, Renewal, Scope, Standing, StreamState, Waiter};
 use super::timers::Timer;
 use super::{
     Core, Effect, End, Generation, Level, Millis, Open, Outcome, Response, Step, StreamEvent,
@@ -40,7 +40,7 @@ impl Core {
             stream: StreamId { session: scope.clone(), epoch: self.epoch, generation },
             connection: connection.clone(),
             cursor: stream.cursor.clone(),
-            renew_credential: stream.renewed,
+            renew_credential: stream.renewal.take(),
         }));
     }
 
@@ -96,7 +96,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         stream.state = StreamState::Open { generation: id.generation, since: step.now };
-        stream.renewed = false;
+        stream.renewal = Renewal::default();
         stream.trouble = None;
         stream.refused_since = None;
         stream.pulse.start(step.now);
@@ -120,7 +120,7 @@ impl Core {
         self.drain(scope, step);
         self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
-        self.opening_answered(scope, true, step);
+        self.opening_answered(scope, step);
         self.pump(scope, step);
     }
 
@@ -195,6 +195,9 @@ impl Core {
     /// nothing.
     pub(super) fn listen(&mut self, is_listening: bool, step: &mut Step<'_>) {
         let since = std::mem::replace(&mut self.deaf_since, (!is_listening).then_some(step.now));
+        if is_listening && self.replaced.is_some() {
+            self.timers.arm(Timer::Replaced, step.now.plus(limits::REPLACED));
+        }
         let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
         for scope in scopes {
             if let Some(since) = since.filter(|_| is_listening) {
@@ -232,6 +235,7 @@ impl Core {
     }
 
     fn reopen_all(&mut self, why: &str, step: &mut Step<'_>) {
+        self.ask_anew(step);
         let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
         for scope in scopes {
             let Some(session) = self.sessions.get_mut(&scope) else { continue };
@@ -239,11 +243,19 @@ impl Core {
             match session.stream.state {
                 StreamState::Waiting => self.open_stream(&scope, step),
                 StreamState::Stopped => {
-                    session.stream.renewed = true;
+                    session.stream.renewal = Renewal::Due;
                     self.open_stream(&scope, step);
                 }
                 _ => self.cut(&scope, why, step),
             }
+        }
+    }
+
+    /// The agent has a session whose stream was left alone: it speaks there unasked.
+    pub(super) fn open_where_closed(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get(scope) else { return };
+        if session.attached && matches!(session.stream.state, StreamState::Closed) {
+            self.open_stream(scope, step);
         }
     }
 
@@ -262,7 +274,7 @@ impl Core {
         let status = response.status;
         self.timers.disarm(&Timer::Unopened(scope.clone()));
         if matches!(status, 200..=299 | 409) {
-            self.opening_answered(scope, true, step);
+            self.opening_answered(scope, step);
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
@@ -302,10 +314,7 @@ impl Core {
                 );
                 self.stop_stream(scope, Failure::refused(Kind::StreamLost, reason, response), step);
             }
-            401 if !stream.renewed => {
-                stream.renewed = true;
-                self.open_stream(scope, step);
-            }
+            401 if stream.renewal.is_worth_a_try() => self.open_stream(scope, step),
             401 => {
                 let reason = format!("the remote agent refused the credential for {who} (401)");
                 self.stop_stream(scope, Failure::refused(Kind::Auth, reason, response), step);
@@ -362,6 +371,10 @@ impl Core {
     fn stream_failed(&mut self, scope: &Scope, outcome: Outcome, step: &mut Step<'_>) {
         self.timers.disarm(&Timer::Unopened(scope.clone()));
         let (reason, redirect) = match outcome {
+            Outcome::NoCredential(reason) => {
+                let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
+                return self.stop_stream(scope, failure, step);
+            }
             Outcome::Unsent(reason) | Outcome::Broken(reason) => (reason, None),
             Outcome::Redirected { status, reason } => (reason, Some(status)),
             Outcome::Response(response) => (format!("HTTP {}", response.status), None),
@@ -438,7 +451,7 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Stopped;
         }
-        self.opening_answered(scope, false, step);
+        self.opening_stopped(scope, &failure, step);
         // What was sent may be answered, but on a stream that nobody opens: it is in doubt (R10).
         self.doubt_sent(scope, step);
         self.fail_waiting(scope, &failure, step);

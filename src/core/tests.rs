@@ -88,7 +88,8 @@ impl World {
                     let session = open.stream.session.as_ref().map_or("-", |session| &session.0);
                     let cursor = open.cursor.map(|cursor| format!(" after {cursor:?}"));
                     let cursor = cursor.unwrap_or_default();
-                    let told = writeln!(told, "open {number} {session}{cursor}");
+                    let renew = if open.renew_credential { " renewed" } else { "" };
+                    let told = writeln!(told, "open {number} {session}{renew}{cursor}");
                     self.streams.push(open.stream.clone());
                     told
                 }
@@ -486,6 +487,95 @@ fn r8_where_our_stream_is_opened_again_it_asks_as_well() {
     assert!(!world.pass(60_000).contains("open 6 -"), "nobody asks again");
 }
 
+#[test]
+fn r8_the_replaced_stream_is_not_given_up_while_nobody_reads_it() {
+    let mut world = asked_whether_it_lives();
+    world.opened(3);
+    world.step(Event::Listening(false));
+    assert_eq!(world.pass(10 * limits::REPLACED.0), "", "what waits on it is not read yet");
+    world.step(Event::Listening(true));
+    assert!(world.pass(limits::REPLACED.0).contains("close 0"));
+}
+
+#[test]
+fn r8_the_replaced_stream_leaves_the_cursor_to_the_one_that_follows() {
+    let mut world = asked_whether_it_lives();
+    world.opened(3);
+    let says = |id: &'static str| StreamEvent::Message { data: None, id: Some(Bytes::from(id)) };
+    world.on(3, says("8"));
+    world.on(0, says("7"));
+    let told = world.on(3, StreamEvent::Ended(End::Clean));
+    assert!(told.contains(r#"after b"8""#), "{told}");
+}
+
+#[test]
+fn r8_a_question_that_is_refused_for_the_credential_is_asked_with_a_new_one_and_then_no_more() {
+    let mut world = asked_whether_it_lives();
+    world.line(PROMPT);
+    let Outcome::Response(refused) = response(401) else { panic!() };
+    assert_eq!(world.on(3, StreamEvent::Refused(refused.clone())), "open 4 - renewed\n");
+    let told = world.on(4, StreamEvent::Refused(refused));
+    assert!(told.contains("\"kind\":\"auth\""), "the prompt waited for the answer: {told}");
+    assert_eq!(world.pass(600_000), "", "it will be the same the next time (L12)");
+}
+
+#[test]
+fn l11_after_a_sleep_the_question_is_asked_anew() {
+    let mut world = asked_whether_it_lives();
+    let told = world.step(Event::Woke);
+    assert!(told.contains("close 3") && told.contains("open 4 -"), "{told}");
+    let told = world.on(3, StreamEvent::Ended(End::Clean)) + &world.opened(4);
+    assert!(!told.contains("open 5 -"), "the stream asks, too: {told}");
+}
+
+#[test]
+fn l10_a_credential_that_cannot_be_had_is_an_error_at_once_and_no_loop() {
+    let none = || Outcome::NoCredential("the token is locked away".into());
+    let mut world = World::new();
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
+    let told = world.answer(0, none());
+    assert!(told.contains("\"kind\":\"auth\"") && told.contains("locked away"), "{told}");
+    assert_eq!(world.pass(600_000), "");
+
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    let told = world.answer(2, none());
+    assert!(told.contains("\"kind\":\"auth\",\"delivery\":\"unsent\""), "{told}");
+    world.on(1, StreamEvent::Ended(End::Clean));
+    world.on(2, StreamEvent::Failed(none()));
+    assert_eq!(world.pass(600_000), "", "a stream that stays shut is asked for by a message");
+    assert!(world.line(PROMPT).contains("open 3 s"));
+}
+
+#[test]
+fn l10_the_credential_is_read_again_for_one_try() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    assert!(world.answer(2, response(401)).starts_with("post 3 s renewed"));
+    world.answer(3, response(429));
+    let told = world.pass(10_000);
+    assert!(told.contains("post 4 s {"), "it was good: {told}");
+}
+
+#[test]
+fn t4_an_unattached_session_is_kept_while_the_agent_says_that_it_runs_and_no_longer() {
+    let mut world = World::new();
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
+    world.answer(0, json(200, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":2}}"#));
+    world.opened(0);
+    world.line(PROMPT);
+    world.opened(1);
+    let says = |state: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"state_update","state":"{state}"}}}}}}"#
+        )
+    };
+    world.says(1, &says("running"));
+    let told = world.answer(1, Outcome::Broken("reset".into()));
+    assert!(told.contains("error") && !told.contains("close 1"), "its turn goes on: {told}");
+    assert!(world.says(1, &says("idle")).contains("close 1"), "nothing of it is left to do");
+}
+
 /// Session `s`, whose stream was refused with 404: GET 3 asks the connection whether it lives.
 fn asked_whether_it_lives() -> World {
     let mut world = World::with_session();
@@ -520,7 +610,7 @@ fn v3_a_replay_to_a_stream_that_was_not_there_comes_with_the_next_and_is_not_pas
     let mut world = restoring(Offers { load: true, ..Offers::default() });
     assert_eq!(world.answer(2, response(202)), "open 5 s\n");
     let Outcome::Response(refused) = response(401) else { panic!() };
-    assert_eq!(world.on(5, StreamEvent::Refused(refused.clone())), "open 6 s\n");
+    assert_eq!(world.on(5, StreamEvent::Refused(refused.clone())), "open 6 s renewed\n");
     world.on(6, StreamEvent::Refused(refused));
     let id = world.core.own_ids;
     world.says(
@@ -551,8 +641,8 @@ fn c3_a_load_that_succeeds_late_mends_a_session_that_was_given_up() {
         &format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","error":{{"code":1}}}}"#),
     );
     assert!(world.line(PROMPT).contains("session_lost"));
-    world.says(0, r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
-    world.pass(2_000);
+    let told = world.says(0, r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
+    assert!(told.contains("open 4 s"), "the agent may speak first: {told}");
     assert!(!world.line(PROMPT).contains("error"), "the agent has it");
 }
 

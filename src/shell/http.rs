@@ -154,7 +154,7 @@ impl Link {
 
     /// The headers for one request. Without them nothing leaves.
     async fn headers(&self, renew: bool) -> Result<HeaderMap, Failure> {
-        self.credentials.headers(renew).await.map_err(Failure::Unsent)
+        self.credentials.headers(renew).await.map_err(Failure::NoCredential)
     }
 
     async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {

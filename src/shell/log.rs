@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -219,17 +219,21 @@ impl Write for Sink {
 
 fn write_all(mut place: Place, queue: &Receiver<Message>, left_out: &AtomicU64) {
     let mut folding = Folding::default();
-    for message in queue {
+    loop {
         let mut out = Vec::new();
-        match message {
-            Message::Line { text, folds: true } => folding.take(&text, Instant::now(), &mut out),
-            Message::Line { text, folds: false } => out = text,
-            Message::Flush(done) => {
+        match queue.recv_timeout(folding::WINDOW) {
+            Ok(Message::Line { text, folds: true }) => {
+                folding.take(&text, Instant::now(), &mut out);
+            }
+            Ok(Message::Line { text, folds: false }) => out = text,
+            Ok(Message::Flush(done)) => {
                 folding.tell(&mut out);
                 place.write(&out);
                 out.clear();
                 let _ = done.try_send(());
             }
+            Err(RecvTimeoutError::Timeout) => folding.tell(&mut out),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
         place.write(&out);
         match left_out.swap(0, Ordering::Relaxed) {

@@ -326,6 +326,7 @@ impl Recording {
     fn answer(&mut self, outcome: &Outcome) -> String {
         match outcome {
             Outcome::Response(response) => self.response(response, None),
+            Outcome::NoCredential(_) => r#""status":403"#.to_owned(),
             Outcome::Unsent(_) => r#""status":429"#.to_owned(),
             Outcome::Broken(_) => r#""how":"broken""#.to_owned(),
             Outcome::Redirected { status, .. } => {

@@ -21,6 +21,8 @@ const CURSOR_PARAMETERS: [&str; 2] = ["last_event_id", "lastEventId"];
 /// Why there is no response. Holds neither a query nor a header's value (X1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
+    /// The credential could not be read, and so nothing left.
+    NoCredential(String),
     /// Nothing left this machine.
     Unsent(String),
     /// The request left, or may have.
@@ -32,6 +34,7 @@ pub(super) enum Failure {
 impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         match failure {
+            Failure::NoCredential(reason) => Self::NoCredential(reason),
             Failure::Unsent(reason) => Self::Unsent(reason),
             Failure::Broken(reason) => Self::Broken(reason),
             Failure::Redirected { status, reason } => Self::Redirected { status, reason },

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::OURS_BEFORE;
 
 /// In which time a line counts as the same again.
-const WINDOW: Duration = Duration::from_secs(60);
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
 /// How often it is written in that time.
 const TIMES: u64 = 3;
 /// Lines that are remembered.
@@ -60,7 +60,10 @@ impl Recent {
         if left_out > 0 {
             let text = self.text.strip_prefix(OURS_BEFORE).unwrap_or(&self.text);
             // Memory takes everything.
-            let _ = write!(out, "acp-tether: {left_out} more times: ");
+            let _ = match left_out {
+                1 => write!(out, "acp-tether: once more: "),
+                _ => write!(out, "acp-tether: {left_out} more times: "),
+            };
             out.extend(text);
         }
     }
