@@ -12,6 +12,9 @@ use std::path::PathBuf;
 /// The path of a URL that has none (the specification's endpoint).
 const DEFAULT_PATH: &str = "/acp";
 
+/// Longer than any token that a server would take.
+const LONGEST_TOKEN: usize = 16 * 1024;
+
 /// The exit code of a configuration that cannot be used: EX_CONFIG of sysexits.h.
 const UNUSABLE: u8 = 78;
 
@@ -312,17 +315,24 @@ fn bearer(
 /// # Errors
 /// It cannot be a token: why, without anything of it.
 pub fn bearer_token(text: &str) -> Result<HeaderValue, &'static str> {
-    let text = text.trim();
-    let scheme = text.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("bearer "));
-    let token = scheme.map_or(text, |scheme| text[scheme.len()..].trim());
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let token = match text.split_once(char::is_whitespace) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+        None if text.eq_ignore_ascii_case("bearer") => "",
+        _ => text,
+    };
     if token.is_empty() {
         return Err("it is empty");
     }
     if token.contains(|letter: char| letter.is_whitespace()) {
         return Err("it is more than one word");
     }
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-        .map_err(|_| "it holds control characters")?;
+    if token.len() > LONGEST_TOKEN {
+        return Err("it is longer than 16 KiB");
+    }
+    let value = Some(token).filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()));
+    let value = value.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok());
+    let mut value = value.ok_or("it holds characters that no token has")?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -474,6 +484,17 @@ mod tests {
         for (text, expected) in cases {
             let message = endpoint(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_one_word_of_ascii() {
+        for text in ["token", " token\r\n", "\u{feff}token", "Bearer token", "bearer  token "] {
+            assert_eq!(bearer_token(text).unwrap(), "Bearer token", "{text:?}");
+        }
+        let long = "x".repeat(LONGEST_TOKEN + 1);
+        for wrong in ["", "Bearer ", "two words", "to\nken", "t\u{f6}ken", "to\0ken", &long] {
+            assert!(bearer_token(wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -1,10 +1,11 @@
 //! The official server behind a gateway that wants a token, and tokens that expire (L10, X1).
 
 use super::agent::Served;
-use super::editor::Editor;
+use super::editor::{Editor, PATIENCE};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 struct Token {
@@ -116,4 +117,28 @@ fn k89_k93_a_secret_that_others_can_read_is_warned_of_once_and_masked() {
     let log = fs::read_to_string(path).unwrap();
     assert_eq!(log.lines().filter(|line| line.contains(" warning: ")).count(), 2, "{log}");
     assert!(!log.contains("s3cret"), "{log}");
+}
+
+/// What the command started ends with the program.
+#[cfg(unix)]
+#[test]
+fn k123_s7_a_token_command_that_hangs_does_not_outlive_the_editor() {
+    let started = Token::holding("");
+    let command = format!("echo $$ >'{}'; sleep 600", started.path.display());
+    let mut editor = Editor::connect("http://127.0.0.1:9", &["--bearer-command", &command]);
+    editor.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
+    let pid = loop {
+        let text = fs::read_to_string(&started.path).unwrap();
+        if let Ok(pid) = text.trim().parse() {
+            break rustix::process::Pid::from_raw(pid).unwrap();
+        }
+        std::thread::yield_now();
+    };
+    assert!(editor.close().after < Duration::from_secs(2));
+    // The shell and its `sleep` are one group.
+    let start = Instant::now();
+    while rustix::process::test_kill_process_group(pid).is_ok() {
+        assert!(start.elapsed() < PATIENCE, "the command lives on");
+        std::thread::yield_now();
+    }
 }

@@ -38,7 +38,12 @@ impl Core {
         if sent.is_empty() {
             return;
         }
-        step.log(Level::Warn, format!("answers may be lost with the stream of {}", name(scope)));
+        if sent.iter().any(|id| !session.doubted.contains_key(id)) {
+            step.log(
+                Level::Warn,
+                format!("answers may be lost with the stream of {}", name(scope)),
+            );
+        }
         for id in sent {
             session.doubted.entry(id).or_insert(step.now);
         }

@@ -460,6 +460,10 @@ impl Core {
             session.stream.posted_first = true;
             self.open_stream(scope, step);
         }
+        if self.is_given_up(&message.waiter) {
+            // A request of the editor may have that id by now.
+            return;
+        }
         let id = match &message.waiter {
             Waiter::Editor(id) | Waiter::Own(id) => id,
             Waiter::Question(number) => return self.ledger.forget_question(*number),

@@ -606,6 +606,19 @@ fn i9_a_restore_that_was_given_up_is_not_posted_once_more() {
 }
 
 #[test]
+fn i9_what_becomes_of_a_restore_that_was_given_up_is_not_taken_for_the_editor_s() {
+    let mut world = restoring(Offers { resume: true, ..Offers::default() });
+    let id = format!("acp-tether-own-00000007-{}", world.core.own_ids);
+    world.pass(1_000);
+    world.core.own.clear();
+    let list = format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"session/list"}}"#);
+    assert!(world.line(&list).contains("post 3 -"));
+    let body = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#);
+    assert!(!world.answer(2, json(200, &body)).contains("line"), "that was our own answer");
+    assert_eq!(world.says(3, &body), format!("line {body}\n"));
+}
+
+#[test]
 fn v3_a_replay_to_a_stream_that_was_not_there_comes_with_the_next_and_is_not_passed_on() {
     let mut world = restoring(Offers { load: true, ..Offers::default() });
     assert_eq!(world.answer(2, response(202)), "open 5 s\n");

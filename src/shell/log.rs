@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -75,8 +75,9 @@ impl Place {
 /// Starts the log. `RUST_LOG`, where it is set, comes before `level`.
 pub fn start(level: LogLevel, place: Place) -> Log {
     let line = place.line();
-    let sink = Sink::start(place);
     let (filter, wrong) = filter(level, &std::env::var("RUST_LOG").unwrap_or_default());
+    let looks_closer = filter.max_level_hint().is_none_or(|level| level > LevelFilter::INFO);
+    let sink = Sink::start(place, !looks_closer);
     // Fails where a log runs already: that one stays.
     let _ = subscriber(filter, line, sink.clone()).try_init();
     if let Some(wrong) = wrong {
@@ -177,17 +178,19 @@ enum Message {
 struct Sink {
     messages: SyncSender<Message>,
     left_out: Arc<AtomicU64>,
-    /// What is written now is one line where it repeats.
+    /// Lines that repeat are folded, unless a person looks closer.
+    may_fold: bool,
+    /// This line is.
     folds: bool,
 }
 
 impl Sink {
-    fn start(place: Place) -> Self {
+    fn start(place: Place, may_fold: bool) -> Self {
         let (messages, queue) = sync_channel(QUEUE);
         let left_out = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&left_out);
         std::thread::spawn(move || write_all(place, &queue, &count));
-        Self { messages, left_out, folds: false }
+        Self { messages, left_out, may_fold, folds: false }
     }
 }
 
@@ -199,7 +202,7 @@ impl<'a> MakeWriter<'a> for Sink {
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self {
-        Self { folds: *metadata.level() <= Level::INFO, ..self.clone() }
+        Self { folds: self.may_fold && *metadata.level() <= Level::INFO, ..self.clone() }
     }
 }
 
@@ -232,7 +235,7 @@ fn write_all(mut place: Place, queue: &Receiver<Message>, left_out: &AtomicU64) 
                 out.clear();
                 let _ = done.try_send(());
             }
-            Err(RecvTimeoutError::Timeout) => folding.tell(&mut out),
+            Err(RecvTimeoutError::Timeout) => folding.tell_old(Instant::now(), &mut out),
             Err(RecvTimeoutError::Disconnected) => return,
         }
         place.write(&out);
@@ -247,7 +250,6 @@ fn write_all(mut place: Place, queue: &Receiver<Message>, left_out: &AtomicU64) 
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use tracing_subscriber::filter::LevelFilter;
 
     #[test]
     fn x2_rust_log_comes_before_the_flag_and_a_wrong_one_is_left_aside() {
@@ -270,7 +272,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let place = Place::file(&path).unwrap();
-        let (line, sink) = (place.line(), Sink::start(place));
+        let (line, sink) = (place.line(), Sink::start(place, true));
         let (filter, _) = filter(LogLevel::Warn, "trace");
         tracing::subscriber::with_default(subscriber(filter, line, sink.clone()), || {
             tracing::info!(target: "hyper::proto", "authorization: Bearer s3cret");
