@@ -147,6 +147,16 @@ const SECRETS: &str = r#"
 {"sees_like":{"method":"fs/write_text_file"},"save":"q"}
 {"editor":{"jsonrpc":"2.0","id":{"$ref":"q"},"error":{"code":1,"message":"SECRET","data":{"SECRET":"SECRET"}}}}
 {"gets":{"method":"POST","body_like":{"id":"q"}},"answer":{"status":500,"text":"SECRET went wrong"}}
+{"stream":"s1","event":{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"sessionId":"s1","mode":"form","requestedSchema":{"type":"object","properties":{"SECRET":{"type":"string"}}}}}}
+{"sees_like":{"method":"elicitation/create"},"save":"e"}
+{"editor":{"jsonrpc":"2.0","id":{"$ref":"e"},"result":{"action":"accept","content":{"code":"SECRET","state":"SECRET-2","id":"passport-SECRET"}}}}
+{"gets":{"method":"POST","body_like":{"id":"e"}}}
+{"editor":{"jsonrpc":"2.0","id":5,"method":"authenticate","params":{"methodId":"oauth","code":"sk-live-SECRET","type":"SECRET","mode":"SECRET"}}}
+{"gets":{"method":"POST","body_like":{"id":5}}}
+{"stream":null,"event":{"jsonrpc":"2.0","id":5,"result":{}}}
+{"sees_like":{"id":5}}
+{"stream":"s1","event":{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"SECRET","status":"SECRET","content":{"kind":"SECRET","sessionId":"SECRET"}}}}}
+{"sees_like":{"method":"session/update"}}
 {"stream":"s1","data":"no JSON but SECRET"}
 {"stream":"s1","comment":"SECRET"}
 {"stream":"s1","event":{"jsonrpc":"2.0","method":"_vendor/thing","params":{"SECRET":["SECRET",{"SECRET":"SECRET"}]}}}

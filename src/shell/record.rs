@@ -45,7 +45,7 @@ impl Recorder {
         let header = Recording::header(&name, &shown(flags), settings.seed);
         file.write_all(header.as_bytes())?;
         Ok(Self {
-            recording: Recording::new(flags.record_content, settings.max_message_bytes),
+            recording: Recording::new(flags.record_content, settings),
             file,
             length: bytes(&header),
             limit: u64::try_from(flags.record_limit).unwrap_or(u64::MAX),
@@ -54,19 +54,19 @@ impl Recorder {
     }
 
     /// The core is about to be told this.
-    pub(super) fn told(&mut self, event: &Event) {
+    pub(super) fn told(&mut self, now: Millis, event: &Event) {
         if !self.is_over {
-            self.recording.told(event);
+            self.recording.told(now, event);
         }
     }
 
     /// The core did this with it. A file that cannot be written to any more ends the recording and
     /// nothing else.
-    pub(super) fn did(&mut self, now: Millis, effects: &[Effect]) {
+    pub(super) fn did(&mut self, now: Millis, effects: &[Effect], deadline: Option<Millis>) {
         if self.is_over {
             return;
         }
-        self.recording.did(now, effects);
+        self.recording.did(now, effects, deadline);
         let mut text = self.recording.take();
         if self.length + bytes(&text) + bytes(FULL) > self.limit {
             self.is_over = true;
@@ -129,7 +129,13 @@ mod tests {
     use bytes::Bytes;
 
     fn recorder(file: File, limit: u64) -> Recorder {
-        Recorder { recording: Recording::new(false, 1_024), file, length: 0, limit, is_over: false }
+        Recorder {
+            recording: Recording::new(false, &Settings::default()),
+            file,
+            length: 0,
+            limit,
+            is_over: false,
+        }
     }
 
     /// As a full disk is.
@@ -140,8 +146,8 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let mut recorder = recorder(File::open(&path).unwrap(), 1_000);
         for _ in 0..2 {
-            recorder.told(&Event::Line(Bytes::from_static(b"{}")));
-            recorder.did(Millis(0), &[]);
+            recorder.told(Millis(0), &Event::Line(Bytes::from_static(b"{}")));
+            recorder.did(Millis(0), &[], None);
             assert!(recorder.is_over);
         }
         assert_eq!(std::fs::read(&path).unwrap(), b"");
