@@ -47,7 +47,7 @@ const VALUES: &str = "\
 
 /// Members that the protocol has too. What they hold is looked into; their strings are content.
 const MEMBERS: &str = "\
-    params result error code signal message data body update content text title prompt cwd mcpServers \
+    params result error code signal protocolVersion message data body update content text title prompt cwd mcpServers \
     additionalDirectories replayFrom name description command args url uri mimeType blob \
     resource annotations audience lastModified size path line limit oldText newText diff \
     locations entries plan toolCall options availableCommands input hint exitStatus exitCode \
