@@ -64,7 +64,11 @@ fn a_get_that_no_step_names_fails_the_file() {
         "none",
         &[INITIALIZE, INITIALIZED, r#"{"sees_like":{"id":1}}"#],
         r#"{"gets":{"method":"GET","session":null}}"#,
-        &END,
+        // It is posted once the stream is there.
+        &[
+            r#"{"editor":{"jsonrpc":"2.0","id":2,"method":"session/list"}}"#,
+            r#"{"gets":{"method":"POST","body_like":{"id":2}}}"#,
+        ],
         "request GET of no session",
     );
 }
