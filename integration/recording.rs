@@ -14,7 +14,7 @@ use crate::peers::agent::Served;
 use crate::peers::conversation;
 use crate::peers::editor::Editor;
 use crate::proxy::{Fault, Harm, Place, Proxy, Target, Way};
-use crate::runner::{play_files, transcripts};
+use crate::runner::{play_each, play_files, transcripts};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_acp-tether");
 
@@ -54,43 +54,80 @@ fn play_back(recording: &str) {
 /// Recordings of these do not play back, and why.
 const NOT: [(&str, &str); 3] = [
     (
-        "a lane without a stream goes on after what waited for the link gave up",
+        "l/a-lane-goes-on-after-what-waited-for-the-link-gave-up",
         "the remote is back only after the editor's message, whose backoff is longer than its --hold",
     ),
     (
-        "a lane goes on after what waited for its stream gave up",
+        "l/a-lane-goes-on-after-what-waited-for-its-stream-gave-up",
         "limits of two lanes are due within a millisecond: which is first is chance",
     ),
     (
-        "the end of input while the remote is away ends in time",
+        "s/the-end-of-input-while-the-remote-is-away-ends-in-time",
         "how often a stream is tried in the last second is chance",
     ),
 ];
 
+/// Of these there is nothing to check in a recording: the configuration cannot be used, or nothing
+/// follows from what the program is given.
+const NOTHING: [&str; 0] = [];
+
 /// Every file that is played live is recorded meanwhile, and its recording is played.
 #[test]
 fn every_recording_of_the_corpus_plays_back_in_both_players() {
-    let directory = TempDir::new().unwrap();
-    let files: Vec<PathBuf> = transcripts();
-    play_files(&files, Player::Live, 8, |transcript| {
-        if NOT.iter().any(|(name, _)| *name == transcript.header.name) {
-            return Ok(());
-        }
-        let name = transcript.header.name.replace(|letter: char| !letter.is_alphanumeric(), "-");
-        let file = directory.path().join(name + ".ndjson");
-        live_player::play(transcript, &recording_bridge(&file, &[]))
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("integration/transcripts");
+    let name = |file: &Path| {
+        let name = file.strip_prefix(&root).unwrap().with_extension("");
+        name.to_string_lossy().replace('\\', "/")
+    };
+    for not in NOT.iter().map(|(name, _)| *name).chain(NOTHING) {
+        assert!(root.join(not).with_extension("ndjson").is_file(), "there is no {not}");
+    }
+    let mut files = transcripts();
+    files.retain(|file| {
+        let text = fs::read_to_string(file).unwrap();
+        let is_live = Transcript::parse(&text).unwrap().header.players.contains(&Player::Live);
+        is_live && NOT.iter().all(|(not, _)| *not != name(file))
     });
-    let mut recordings: Vec<PathBuf> =
-        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    // A recording that holds nothing to check was of a program that was given nothing to do.
-    recordings.retain(|file| {
-        let steps = fs::read_to_string(file).unwrap();
+    let directory = TempDir::new().unwrap();
+    let place = |file: &Path| directory.path().join(name(file).replace('/', "-") + ".ndjson");
+    play_each(&files, Player::Live, 8, |file, transcript| {
+        live_player::play(transcript, &recording_bridge(&place(file), &[]))
+    });
+    let (recorded, rest): (Vec<_>, Vec<_>) = files.iter().partition(|file| {
+        let steps = fs::read_to_string(place(file)).unwrap_or_default();
         ["{\"sees", "{\"gets", "{\"exit"].iter().any(|check| steps.contains(check))
     });
-    assert!(recordings.len() > 180, "{} recordings", recordings.len());
+    let rest: Vec<_> = rest.into_iter().map(|file| name(file)).collect();
+    let nothing = NOTHING.iter().filter(|not| files.iter().any(|file| name(file) == **not));
+    assert_eq!(rest, nothing.copied().collect::<Vec<_>>());
+    let recordings: Vec<PathBuf> = recorded.into_iter().map(|file| place(file)).collect();
     play_files(&recordings, Player::Virtual, 2, virtual_player::play);
     let bridge = Bridge::connect(PROGRAM);
     play_files(&recordings, Player::Live, 8, |transcript| live_player::play(transcript, &bridge));
+}
+
+/// What the editor asks of the program itself, and nobody through its API.
+const CALLS: &str = r#"
+{"transcript":1,"name":"calls","rules":["E1"],"start":"session"}
+{"editor":{"jsonrpc":"2.0","id":0,"method":"session/prompt","params":{"sessionId":"s1","prompt":[]}}}
+{"gets":{"method":"POST","session":"s1","body_like":{"id":0}}}
+{"stream":"s1","event":{"jsonrpc":"2.0","id":0,"result":{"stopReason":"end_turn"}}}
+{"sees_like":{"id":0}}
+{"editor":{"jsonrpc":"2.0","id":1,"method":"_acp-tether/reconnect"}}
+{"sees_like":{"id":1,"result":{"ok":true}}}
+{"gets":{"method":"GET","session":null}}
+{"gets":{"method":"GET","session":"s1"}}
+{"editor":{"jsonrpc":"2.0","id":2,"method":"_acp-tether/close","params":{"sessionId":"s1"}}}
+{"sees_like":{"id":2,"result":{"ok":true}}}
+{"editor":{"jsonrpc":"2.0","id":3,"method":"_acp-tether/close","params":{"sessionId":"s1"}}}
+{"sees_like":{"id":3,"error":{"code":-32002}}}
+"#;
+
+#[test]
+fn e1_a_recording_of_what_the_editor_asks_of_the_program_plays_back() {
+    let recording = recorded(CALLS, &[]);
+    assert!(!recording.contains("\"api\""), "{recording}");
+    play_back(&recording);
 }
 
 /// A turn, a permission, and a stream that is cut: with the official Rust SDK's server, which nobody
@@ -147,6 +184,16 @@ const SECRETS: &str = r#"
 {"sees_like":{"method":"fs/write_text_file"},"save":"q"}
 {"editor":{"jsonrpc":"2.0","id":{"$ref":"q"},"error":{"code":1,"message":"SECRET","data":{"SECRET":"SECRET"}}}}
 {"gets":{"method":"POST","body_like":{"id":"q"}},"answer":{"status":500,"text":"SECRET went wrong"}}
+{"stream":"s1","event":{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"sessionId":"s1","mode":"form","requestedSchema":{"type":"object","properties":{"SECRET":{"type":"string"}}}}}}
+{"sees_like":{"method":"elicitation/create"},"save":"e"}
+{"editor":{"jsonrpc":"2.0","id":{"$ref":"e"},"result":{"action":"accept","content":{"code":"SECRET","state":"SECRET-2","id":"passport-SECRET"}}}}
+{"gets":{"method":"POST","body_like":{"id":"e"}}}
+{"editor":{"jsonrpc":"2.0","id":5,"method":"authenticate","params":{"methodId":"oauth","code":"sk-live-SECRET","type":"SECRET","mode":"SECRET"}}}
+{"gets":{"method":"POST","body_like":{"id":5}}}
+{"stream":null,"event":{"jsonrpc":"2.0","id":5,"result":{}}}
+{"sees_like":{"id":5}}
+{"stream":"s1","event":{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"SECRET","status":"SECRET","content":{"kind":"SECRET","sessionId":"SECRET"}}}}}
+{"sees_like":{"method":"session/update"}}
 {"stream":"s1","data":"no JSON but SECRET"}
 {"stream":"s1","comment":"SECRET"}
 {"stream":"s1","event":{"jsonrpc":"2.0","method":"_vendor/thing","params":{"SECRET":["SECRET",{"SECRET":"SECRET"}]}}}
@@ -216,13 +263,23 @@ fn a_recording_that_was_cut_off_anywhere_plays_as_far_as_it_goes() {
     assert!(played > (recording.len() - header) / 2);
 }
 
-/// The play ends with a SIGKILL, and in the file is what the editor saw before.
+/// A SIGKILL; in the file is what the editor saw before.
 #[test]
 fn a_killed_program_leaves_whole_lines_up_to_its_last_step() {
-    let recording = recorded(&turns(3), &[]);
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("night.ndjson");
+    let served = Served::start();
+    let mut editor = Editor::connect(&served.url, &["--record", file.to_str().unwrap()]);
+    conversation::hold_all(&mut editor);
+    let session = conversation::new_session(&mut editor);
+    let turn = conversation::say(&mut editor, &session, "echo what is whole");
+    editor.until_answer(turn);
+    editor.kill();
+    let recording = fs::read_to_string(file).unwrap();
     assert!(recording.ends_with('\n'));
     let last = recording.lines().rev().find(|line| line.contains("\"sees\"")).unwrap();
-    assert!(last.contains("\"id\":2") && !recording.contains("\"exit\""), "{recording}");
+    let id = format!("\"id\":{turn}");
+    assert!(last.contains(&id) && !recording.contains("\"exit\""), "{recording}");
 }
 
 #[test]
@@ -231,6 +288,21 @@ fn a_recording_ends_at_its_limit_and_the_conversation_does_not() {
     assert!(recording.len() <= 4096 && recording.len() > 3000, "{} bytes", recording.len());
     assert!(recording.ends_with("// --record-limit is reached; what follows is not recorded\n"));
     play_back(&recording);
+}
+
+/// An editor starts the same command many times.
+#[test]
+fn in_a_directory_each_start_has_a_recording_of_its_own() {
+    let directory = TempDir::new().unwrap();
+    let transcript = Transcript::parse(&turns(1)).unwrap();
+    for starts in 1..3 {
+        let bridge = recording_bridge(directory.path(), &[]);
+        live_player::play(&transcript, &bridge).unwrap_or_else(|failure| panic!("{failure}"));
+        let files: Vec<PathBuf> =
+            fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(files.len(), starts);
+        assert!(files.iter().all(|file| file.extension().unwrap() == "ndjson"), "{files:?}");
+    }
 }
 
 #[cfg(unix)]

@@ -133,6 +133,16 @@ pub fn play_files(
     at_once: usize,
     play: impl Fn(&Transcript) -> Result<(), Failure> + Sync,
 ) {
+    play_each(files, player, at_once, |_, transcript| play(transcript));
+}
+
+/// The same, where it matters which file it is.
+pub fn play_each(
+    files: &[PathBuf],
+    player: Player,
+    at_once: usize,
+    play: impl Fn(&Path, &Transcript) -> Result<(), Failure> + Sync,
+) {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -165,14 +175,14 @@ pub fn play_files(
 fn play_file(
     file: &Path,
     player: Player,
-    play: impl Fn(&Transcript) -> Result<(), Failure>,
+    play: impl Fn(&Path, &Transcript) -> Result<(), Failure>,
 ) -> Result<(), String> {
     let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
     let transcript = Transcript::parse(&text).map_err(|refused| refused.to_string())?;
     if !transcript.header.players.contains(&player) {
         return Ok(());
     }
-    play(&transcript).map_err(|failure| failure.to_string())
+    play(file, &transcript).map_err(|failure| failure.to_string())
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

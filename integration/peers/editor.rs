@@ -167,6 +167,12 @@ impl Editor {
         End { status, after: start.elapsed() }
     }
 
+    /// Kills the program while its input is open; when it returns, the program is gone.
+    pub fn kill(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+
     /// Fails the test, with what the program told on standard error.
     pub fn fail(&mut self, reason: &str) -> ! {
         let _ = self.program.kill();
@@ -177,7 +183,6 @@ impl Editor {
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
+        self.kill();
     }
 }

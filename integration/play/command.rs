@@ -175,6 +175,25 @@ fn what_cannot_be_asked_is_skipped_and_where_all_is_nothing_passed() {
 }
 
 #[test]
+fn a_file_that_is_no_text_is_refused_alone_and_a_recording_that_ends_inside_a_character_is_played()
+{
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let steps = "{\"editor_raw\":\"{\"}\n{\"sees_like\":{\"error\":{\"code\":-32700}}}\n{\"editor\":\"\u{fc}";
+    let header = HEADER.replace(r#""rules":["S1"]"#, r#""rules":[],"recorded":true"#);
+    let whole = [header.as_str(), steps].join("\n");
+    std::fs::write(path("cut.ndjson"), &whole.as_bytes()[..whole.len() - 1]).unwrap();
+    let written = [HEADER, steps].join("\n");
+    std::fs::write(path("written.ndjson"), &written.as_bytes()[..written.len() - 1]).unwrap();
+    let (code, output, _) = play(&["--core"], &[directory.path()]);
+    assert_eq!(code, 1, "{output}");
+    assert!(
+        output.contains("1 passed, 1 failed") && output.contains("line 4: the line is not UTF-8"),
+        "{output}"
+    );
+}
+
+#[test]
 fn s9_wrong_usage_and_what_cannot_be_read_exit_with_2() {
     let empty = tempfile::tempdir().unwrap();
     let missing = empty.path().join("missing.ndjson");

@@ -13,6 +13,8 @@ const INITIALIZE: &str =
     r#"{"editor":{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}}"#;
 const INITIALIZED: &str = r#"{"gets":{"method":"POST"},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1"},"body":{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}}}"#;
 
+const END: [&str; 2] = [r#"{"editor_end":true}"#, r#"{"exit":0}"#];
+
 /// How both players find a file, the program first.
 fn play(start: &str, steps: &[&str]) -> [Result<(), Failure>; 2] {
     let header = HEADER.replace('}', &format!(r#","start":"{start}"}}"#));
@@ -21,12 +23,13 @@ fn play(start: &str, steps: &[&str]) -> [Result<(), Failure>; 2] {
     [live_player::play(&transcript, &bridge), virtual_player::play(&transcript)]
 }
 
-/// Plays steps that hold once the last of them, or the last but one, takes what comes.
-fn is_surplus(start: &str, steps: &[&str], taken_by: &str, shown: &str) {
+/// Plays steps that hold where `taken_by` takes what comes of them, and fail where nothing does: after
+/// `follows`, when it has come on any machine.
+fn is_surplus(start: &str, steps: &[&str], taken_by: &str, follows: &[&str], shown: &str) {
     for result in play(start, &[steps, &[taken_by]].concat()) {
         result.unwrap_or_else(|failure| panic!("{failure}"));
     }
-    for result in play(start, &[steps, &[r#"{"log_lacks":"no such text"}"#]].concat()) {
+    for result in play(start, &[steps, follows].concat()) {
         let failure = result.unwrap_err();
         assert_eq!(failure.step, "at the end of the file");
         assert!(failure.reason.contains(shown), "{failure}");
@@ -39,6 +42,7 @@ fn a_line_that_no_step_names_fails_the_file() {
         "session",
         &[UPDATE],
         r#"{"sees_like":{"method":"session/update"}}"#,
+        &[r#"{"stream":"s1","end":"clean"}"#, r#"{"gets":{"method":"GET","session":"s1"}}"#],
         r#"line {"jsonrpc":"2.0","method":"session/update""#,
     );
 }
@@ -49,6 +53,7 @@ fn a_post_that_no_step_names_fails_the_file() {
         "session",
         &[PROMPT],
         POST,
+        &END,
         r#"request POST of session "s1" {"jsonrpc":"2.0","id":1"#,
     );
 }
@@ -59,6 +64,11 @@ fn a_get_that_no_step_names_fails_the_file() {
         "none",
         &[INITIALIZE, INITIALIZED, r#"{"sees_like":{"id":1}}"#],
         r#"{"gets":{"method":"GET","session":null}}"#,
+        // It is posted once the stream is there.
+        &[
+            r#"{"editor":{"jsonrpc":"2.0","id":2,"method":"session/list"}}"#,
+            r#"{"gets":{"method":"POST","body_like":{"id":2}}}"#,
+        ],
         "request GET of no session",
     );
 }
@@ -67,8 +77,9 @@ fn a_get_that_no_step_names_fails_the_file() {
 fn a_delete_that_no_step_names_fails_the_file() {
     is_surplus(
         "session",
-        &[r#"{"editor_end":true}"#, r#"{"exit":0}"#],
+        &[END[0]],
         r#"{"gets":{"method":"DELETE"}}"#,
+        &END[1..],
         "request DELETE of no session",
     );
 }

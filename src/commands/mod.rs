@@ -2,7 +2,6 @@
 
 pub mod close;
 pub mod demo;
-pub(crate) mod loopback;
 pub mod sessions;
 mod table;
 pub mod transcript;

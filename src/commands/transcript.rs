@@ -7,6 +7,7 @@ use crate::transcript::format::{Player, Refused, Transcript};
 use crate::transcript::live_player::{self, Bridge};
 use crate::transcript::player::Failure;
 use crate::transcript::virtual_player;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Write;
@@ -27,7 +28,14 @@ const WIDEST: usize = 1_000;
 /// A transcript's file.
 struct File {
     path: PathBuf,
-    text: String,
+    bytes: Vec<u8>,
+}
+
+impl File {
+    /// What it says; where it is no text, its own characters only.
+    fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
 }
 
 /// What plays a transcript.
@@ -88,8 +96,8 @@ fn files(named: &[PathBuf]) -> Result<Vec<File>, String> {
         }
     }
     let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
-        Ok(File { path, text })
+        let bytes = fs::read(&path).map_err(unreadable(&path))?;
+        Ok(File { path, bytes })
     };
     paths.into_iter().map(read).collect()
 }
@@ -126,7 +134,7 @@ fn play_all(files: &[File], with: &With, jobs: usize) -> ExitCode {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(place) else { return };
                     let start = Instant::now();
-                    let outcome = play(&file.text, with);
+                    let outcome = play(&file.bytes, with);
                     // The receiver outlives the scope.
                     let _ = played.send((place, outcome, start.elapsed()));
                 }
@@ -157,8 +165,8 @@ fn play_all(files: &[File], with: &With, jobs: usize) -> ExitCode {
     if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn play(text: &str, with: &With) -> Outcome {
-    let transcript = match Transcript::parse(text) {
+fn play(bytes: &[u8], with: &With) -> Outcome {
+    let transcript = match Transcript::parse_bytes(bytes) {
         Ok(transcript) => transcript,
         Err(refused) => return Outcome::Refused(refused),
     };
@@ -195,14 +203,14 @@ fn report(file: &File, outcome: &Outcome, time: Duration) -> io::Result<()> {
         Outcome::Refused(Refused { line, reason }) => {
             writeln!(output, "FAILED   {path}: it is no transcript")?;
             let reason = format!("line {line}: {reason}");
-            show(&mut output, "    ", excerpt(&file.text, *line, None))?;
+            show(&mut output, "    ", excerpt(&file.text(), *line, None))?;
             show(&mut output, "    ", [reason])
         }
         Outcome::Failed(failure) => {
             writeln!(output, "FAILED   {path} ({seconds:.2} s)")?;
             // A step of the prelude, and the end, are no lines of the file.
-            let other = (!is_line(&file.text, failure)).then_some(failure.step.as_str());
-            show(&mut output, "    ", excerpt(&file.text, failure.line, other))?;
+            let other = (!is_line(&file.text(), failure)).then_some(failure.step.as_str());
+            show(&mut output, "    ", excerpt(&file.text(), failure.line, other))?;
             show(&mut output, "    ", failure.reason.lines())?;
             if !failure.log.is_empty() {
                 writeln!(output, "    the end of the bridge's log:")?;

@@ -281,11 +281,11 @@ impl Shell {
         let mut effects = mem::take(&mut self.effects);
         let now = self.now();
         if let Some(recorder) = &mut self.recorder {
-            recorder.told(&event);
+            recorder.told(now, &event);
         }
         self.core.step(now, event, &mut effects);
         if let Some(recorder) = &mut self.recorder {
-            recorder.did(now, &effects);
+            recorder.did(now, &effects, self.core.deadline());
         }
         effects.drain(..).for_each(|effect| self.perform(effect));
         self.effects = effects;

@@ -5,12 +5,14 @@
 //! write goes to memory of the system: a step takes about ten microseconds, one of 8 MB a tenth of a
 //! second.
 
-use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch};
-use crate::core::{Effect, Event, Millis, Settings, limits};
+use crate::cli::Connect;
+use crate::core::{Effect, Event, Millis, Settings};
 use crate::transcript::recording::Recording;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::process;
 use std::time::SystemTime;
 
 /// The last line of a recording that reached its limit.
@@ -28,7 +30,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file, which nobody else can read, and writes its header.
+    /// Creates the file, which nobody else can read, and writes its header. A directory stands for a
+    /// new file in it: an editor starts the same command many times.
     ///
     /// # Errors
     /// It cannot be written to, or it is there already: another recording is never overwritten.
@@ -37,15 +40,23 @@ impl Recorder {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path)?;
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let time = humantime::format_rfc3339_seconds(SystemTime::now());
+        let path = match path.is_dir() {
+            // A colon is no part of a name everywhere.
+            true => {
+                let time = time.to_string().replace(':', "");
+                Cow::from(path.join(format!("{time}-{}.ndjson", process::id())))
+            }
+            false => Cow::from(path),
+        };
+        let mut file = options.open(&path)?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let version = env!("CARGO_PKG_VERSION");
         let name = format!("{stem}, recorded by acp-tether {version} at {time}");
-        let header = Recording::header(&name, &shown(flags), settings.seed);
+        let header = Recording::header(&name, &flags.shown(), settings.seed);
         file.write_all(header.as_bytes())?;
         Ok(Self {
-            recording: Recording::new(flags.record_content, settings.max_message_bytes),
+            recording: Recording::new(flags.record_content, settings),
             file,
             length: bytes(&header),
             limit: u64::try_from(flags.record_limit).unwrap_or(u64::MAX),
@@ -54,19 +65,19 @@ impl Recorder {
     }
 
     /// The core is about to be told this.
-    pub(super) fn told(&mut self, event: &Event) {
+    pub(super) fn told(&mut self, now: Millis, event: &Event) {
         if !self.is_over {
-            self.recording.told(event);
+            self.recording.told(now, event);
         }
     }
 
     /// The core did this with it. A file that cannot be written to any more ends the recording and
     /// nothing else.
-    pub(super) fn did(&mut self, now: Millis, effects: &[Effect]) {
+    pub(super) fn did(&mut self, now: Millis, effects: &[Effect], deadline: Option<Millis>) {
         if self.is_over {
             return;
         }
-        self.recording.did(now, effects);
+        self.recording.did(now, effects, deadline);
         let mut text = self.recording.take();
         if self.length + bytes(&text) + bytes(FULL) > self.limit {
             self.is_over = true;
@@ -89,39 +100,6 @@ fn bytes(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-/// The flags that decide what happens, where they are not at their defaults. Of a header, the name.
-fn shown(flags: &Connect) -> Vec<String> {
-    let mut shown = Vec::new();
-    for header in &flags.headers {
-        let name = header.split(':').next().unwrap_or_default().trim();
-        shown.extend(["--header".to_owned(), format!("{name}: hidden")]);
-    }
-    let times = [
-        ("--connect-timeout", flags.connect_timeout, limits::CONNECT_TIMEOUT),
-        ("--post-timeout", flags.post_timeout, limits::POST_TIMEOUT),
-        ("--hold", flags.hold, limits::HOLD),
-        ("--orphan-timeout", flags.orphan_timeout, limits::ORPHAN_TIMEOUT),
-    ];
-    for (name, Millis(time), usual) in times {
-        if Millis(time) != usual {
-            shown.push(format!("{name}={time}ms"));
-        }
-    }
-    if flags.max_message_bytes != limits::MAX_MESSAGE_BYTES {
-        shown.push(format!("--max-message-bytes={}", flags.max_message_bytes));
-    }
-    let switches = [
-        (flags.on_stream_loss == OnStreamLoss::Fail, "--on-stream-loss=fail"),
-        (flags.recover == Recover::Manual, "--recover=manual"),
-        (flags.notices == Switch::Off, "--notices=off"),
-        (flags.http == HttpVersion::Http1, "--http=1.1"),
-        (flags.http == HttpVersion::Http2, "--http=2"),
-        (flags.cursor_in_query, "--cursor-in-query"),
-    ];
-    shown.extend(switches.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| (*flag).to_owned()));
-    shown
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -129,7 +107,13 @@ mod tests {
     use bytes::Bytes;
 
     fn recorder(file: File, limit: u64) -> Recorder {
-        Recorder { recording: Recording::new(false, 1_024), file, length: 0, limit, is_over: false }
+        Recorder {
+            recording: Recording::new(false, &Settings::default()),
+            file,
+            length: 0,
+            limit,
+            is_over: false,
+        }
     }
 
     /// As a full disk is.
@@ -140,8 +124,8 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let mut recorder = recorder(File::open(&path).unwrap(), 1_000);
         for _ in 0..2 {
-            recorder.told(&Event::Line(Bytes::from_static(b"{}")));
-            recorder.did(Millis(0), &[]);
+            recorder.told(Millis(0), &Event::Line(Bytes::from_static(b"{}")));
+            recorder.did(Millis(0), &[], None);
             assert!(recorder.is_over);
         }
         assert_eq!(std::fs::read(&path).unwrap(), b"");

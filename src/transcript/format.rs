@@ -375,6 +375,27 @@ impl Transcript {
         Ok(Self { header, steps })
     }
 
+    /// Reads a file. The last line of a recording that was cut off may end inside a character.
+    ///
+    /// # Errors
+    /// As [`Transcript::parse`], or a line is not UTF-8.
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, Refused> {
+        let Err(error) = std::str::from_utf8(bytes) else {
+            return Self::parse(&String::from_utf8_lossy(bytes));
+        };
+        let (text, rest) = bytes.split_at(error.valid_up_to());
+        let text = String::from_utf8_lossy(text);
+        match Self::parse(&text) {
+            Ok(transcript) if transcript.header.recorded && !rest.contains(&b'\n') => {
+                Ok(transcript)
+            }
+            _ => {
+                let line = text.matches('\n').count() + 1;
+                Err(Refused { line, reason: "the line is not UTF-8".to_owned() })
+            }
+        }
+    }
+
     /// Reads steps alone, without a header, as a prelude has them.
     pub(super) fn parse_steps(text: &str) -> Result<Vec<Step>, Refused> {
         objects(text)

@@ -3,8 +3,8 @@
 use super::format::{Action, Player, Signal, Transcript};
 use super::player::{self, BUSY, Board, CLOSED, Failure, RECONNECTING, Reply, Stage, UNKNOWN};
 use super::remote::{Arrival, Piece, Remote, Told};
-use crate::commands::loopback::{Instance, Loopback, NotClosed};
 use crate::core::roster::Inquiry;
+use crate::loopback::{Instance, Loopback, NotClosed};
 use bytes::Bytes;
 use std::ffi::OsString;
 use std::io;
@@ -24,6 +24,9 @@ pub const SLACK: Duration = Duration::from_secs(8);
 
 /// How long [`Stage::settle`] gives what is under way to arrive.
 const SETTLE: Duration = Duration::from_millis(60);
+
+/// How long after the end of the program its last output is read.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// How long after an answer of the API that is not the right one it is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
@@ -195,13 +198,19 @@ impl LiveStage {
         let mut child = bridge.command(&transcript.header.flags, &url, record_place).spawn()?;
         let input = child.stdin.take();
         let process = child.id();
+        let (read, was_read) = oneshot::channel::<()>();
         let output = child.stdout.take().map(|output| {
-            tokio::spawn(read_lines(output, to_happenings.clone(), Happening::Output))
+            let lines = read_lines(output, to_happenings.clone(), Happening::Output);
+            tokio::spawn(async move {
+                // Dropped with the task, however that ends.
+                let _read = read;
+                lines.await;
+            })
         });
         if let Some(log) = child.stderr.take() {
             tokio::spawn(read_lines(log, to_happenings.clone(), Happening::Log));
         }
-        tokio::spawn(wait_for_exit(child, to_happenings));
+        tokio::spawn(wait_for_exit(child, was_read, to_happenings));
         drop(context);
         Ok(Self {
             board: Board::default(),
@@ -471,8 +480,14 @@ async fn read_lines(
     }
 }
 
-async fn wait_for_exit(mut child: Child, to: mpsc::UnboundedSender<Happening>) {
+async fn wait_for_exit(
+    mut child: Child,
+    output_read: oneshot::Receiver<()>,
+    to: mpsc::UnboundedSender<Happening>,
+) {
     let exited = child.wait().await;
+    // Its last output comes first; a process that it left behind may keep the pipe open.
+    let _ = timeout(LAST_OUTPUT, output_read).await;
     // Nobody listens where the play is over.
     let _ = to.send(Happening::Exited(exited));
 }

@@ -13,6 +13,8 @@
 //! | [`virtual_player`] | how the core alone is a world, with a clock that jumps |
 //! | [`live_player`] | how a program is one, and which files it cannot be asked |
 //! | [`remote`] | nothing: the scripted remote of the live player |
+//! | [`recording`] | which steps a conversation becomes, as it happens |
+//! | [`redact`] | what of a message a recording shows |
 
 pub mod format;
 pub mod json;

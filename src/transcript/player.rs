@@ -8,11 +8,14 @@ use super::format::{
     Start, Step, Streams, Transcript,
 };
 use super::json::Json;
+use crate::core::SessionId;
+use crate::core::methods::{OWN_CLOSE, OWN_RECONNECT};
 use crate::core::roster::Inquiry;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
@@ -583,10 +586,14 @@ impl Play<'_> {
 }
 
 fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String> {
+    // However deep it is.
+    if wanted.as_bytes() == found {
+        return None;
+    }
     if comparison == Comparison::Bytes {
         let same =
             wanted.as_bytes().iter().zip(found).take_while(|(one, other)| one == other).count();
-        return (wanted.as_bytes() != found).then(|| format!("differs from byte {same} on"));
+        return Some(format!("differs from byte {same} on"));
     }
     match (Json::parse(wanted.as_bytes()), Json::parse(found)) {
         (Ok(wanted), Ok(found)) => {
@@ -626,6 +633,26 @@ fn mismatch(gets: &Gets, body: Option<(&str, Comparison)>, request: &Request) ->
         reasons.push(format!("expected: {text}\ngot:      {found}\n{difference}"));
     }
     (!reasons.is_empty()).then(|| reasons.join("\n"))
+}
+
+/// What a call of the editor changes, if it is one of those that change something (E1).
+pub(super) fn called(call: &[u8]) -> Option<Inquiry> {
+    #[derive(Deserialize)]
+    struct Call<'a> {
+        method: Cow<'a, str>,
+        params: Option<Closed<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Closed<'a> {
+        session_id: Option<Cow<'a, str>>,
+    }
+    let Call { method, params } = serde_json::from_slice(call).ok()?;
+    match &*method {
+        OWN_RECONNECT => Some(Inquiry::Reconnect),
+        OWN_CLOSE => Some(Inquiry::Close(SessionId(params?.session_id?.into()))),
+        _ => None,
+    }
 }
 
 /// Why some bytes cannot be one message (S5).

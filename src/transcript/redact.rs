@@ -5,181 +5,75 @@
 //! a recording as they did on what was recorded. A placeholder follows from its string and a key that
 //! lives as long as the process: equal strings have equal ones, and nobody guesses a string from it.
 
+use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 /// Members whose strings name something that messages refer to. They stay as they are.
-const IDS: [&str; 17] = [
-    "jsonrpc",
-    "id",
-    "method",
-    "sessionId",
-    "requestId",
-    "toolCallId",
-    "terminalId",
-    "messageId",
-    "optionId",
-    "modeId",
-    "currentModeId",
-    "modelId",
-    "currentModelId",
-    "methodId",
-    "configId",
-    "elicitationId",
-    "protocolVersion",
-];
+const IDS: &str = "\
+    sessionId requestId toolCallId terminalId messageId optionId modeId currentModeId modelId \
+    currentModelId methodId configId elicitationId planId compactionId";
 
-/// Members whose strings say of which kind something is. They stay where they look like a word.
-const WORDS: [&str; 15] = [
-    "sessionUpdate",
-    "type",
-    "kind",
-    "status",
-    "state",
-    "stopReason",
-    "outcome",
-    "action",
-    "role",
-    "priority",
-    "delivery",
-    "mode",
-    "code",
-    "signal",
-    "category",
-];
+/// Those that do so at the top of a message only.
+const OF_A_MESSAGE: &str = "jsonrpc id method";
+
+/// Lists of the protocol whose entries have an `id` that messages refer to.
+const LISTS: &str = "\
+    authMethods availableModes availableModels configOptions models options";
+
+/// Members whose strings say of which kind something is. They stay where they are [`VALUES`].
+const WORDS: &str = "\
+    sessionUpdate type kind status state stopReason outcome action role priority delivery mode \
+    category";
+
+/// What the protocol, in its versions 1 and 2, and our own errors have such members say.
+const VALUES: &str = "\
+    user_message_chunk user_message agent_message_chunk agent_message agent_thought_chunk \
+    agent_thought session_message session_message_chunk state_update tool_call tool_call_update \
+    tool_call_content_chunk terminal_update terminal_output_chunk plan plan_update plan_removed \
+    available_commands_update current_mode_update config_option_update session_info_update \
+    usage_update notice compaction_update compaction_summary_chunk subagent_update text image \
+    audio resource_link resource content diff terminal session items file markdown start object \
+    string number integer boolean array select value_id id command subagent agent http sse acp \
+    stdio read edit delete move search execute think fetch switch_mode other pending \
+    in_progress paused completed failed cancelled running idle requires_action open saved \
+    waiting end_turn max_tokens max_turn_requests refusal error selected allow_once \
+    allow_always reject_once reject_always accept decline cancel form url assistant user high \
+    medium low mode model model_config thought_level connect auth conflict stream_lost \
+    connection_lost session_lost too_large overloaded config unsent refused accepted unknown up \
+    down connecting reconnecting";
 
 /// Members that the protocol has too. What they hold is looked into; their strings are content.
-const MEMBERS: [&str; 96] = [
-    "params",
-    "result",
-    "error",
-    "message",
-    "data",
-    "body",
-    "update",
-    "content",
-    "text",
-    "title",
-    "prompt",
-    "cwd",
-    "mcpServers",
-    "additionalDirectories",
-    "replayFrom",
-    "name",
-    "description",
-    "command",
-    "args",
-    "url",
-    "uri",
-    "mimeType",
-    "blob",
-    "resource",
-    "annotations",
-    "audience",
-    "lastModified",
-    "size",
-    "path",
-    "line",
-    "limit",
-    "oldText",
-    "newText",
-    "diff",
-    "locations",
-    "entries",
-    "plan",
-    "toolCall",
-    "options",
-    "availableCommands",
-    "input",
-    "hint",
-    "exitStatus",
-    "exitCode",
-    "output",
-    "truncated",
-    "outputByteLimit",
-    "timeout",
-    "modes",
-    "availableModes",
-    "models",
-    "availableModels",
-    "configOptions",
-    "value",
-    "currentValue",
-    "groups",
-    "group",
-    "cost",
-    "used",
-    "usage",
-    "inputTokens",
-    "outputTokens",
-    "totalTokens",
-    "amount",
-    "currency",
-    "clientCapabilities",
-    "agentCapabilities",
-    "capabilities",
-    "clientInfo",
-    "agentInfo",
-    "info",
-    "version",
-    "authMethods",
-    "loadSession",
-    "promptCapabilities",
-    "image",
-    "audio",
-    "embeddedContext",
-    "mcpCapabilities",
-    "mcp",
-    "http",
-    "sse",
-    "sessionCapabilities",
-    "session",
-    "sessions",
-    "list",
-    "resume",
-    "fork",
-    "close",
-    "delete",
-    "auth",
-    "logout",
-    "fs",
-    "readTextFile",
-    "writeTextFile",
-    "terminal",
-];
+const MEMBERS: &str = "\
+    params result error code signal protocolVersion message data body update content text title prompt cwd mcpServers \
+    additionalDirectories replayFrom name description command args url uri mimeType blob \
+    resource annotations audience lastModified size path line limit oldText newText diff \
+    locations entries plan toolCall options availableCommands input hint exitStatus exitCode \
+    output truncated outputByteLimit timeout modes availableModes models availableModels \
+    configOptions value currentValue groups group cost used usage inputTokens outputTokens \
+    totalTokens amount currency clientCapabilities agentCapabilities capabilities clientInfo \
+    agentInfo info version authMethods loadSession promptCapabilities image audio \
+    embeddedContext mcpCapabilities mcp http sse sessionCapabilities session sessions list \
+    resume fork close delete auth logout fs readTextFile writeTextFile terminal";
 
-/// The longest string that counts as a word.
-const WORD: usize = 40;
 /// What is asked for by name in a body (C2); it stays wherever it stands.
 const RELOAD: &str = "session_reload_required";
-/// What a refusing body says of the connection (L10); these stay in text that is no JSON, and in the
-/// strings of a refusal.
-const TELLING: [&str; 17] = [
-    "connection-id",
-    "connection id",
-    "connectionid",
-    "connection",
-    "not initialized",
-    "uninitialized",
-    "unknown",
-    "not found",
-    "no such",
-    "not exist",
-    "invalid",
-    "missing",
-    "required",
-    "expired",
-    "closed",
-    "lost",
-    "gone",
-];
+/// What a refusing body says of the connection (L10), between bars; these stay in text that is no JSON,
+/// and in the strings of a refusal.
+const TELLING: &str = "\
+    connection-id|connection id|connectionid|connection|not initialized|uninitialized|unknown|\
+    not found|no such|not exist|invalid|missing|required|expired|closed|lost|gone";
 /// Placeholders with at most so many letters are told apart by a table, longer ones by their length.
 const SHORT: usize = 8;
 const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 /// Letters that one number gives.
 const LETTERS_A_NUMBER: usize = 10;
+
+fn is_one_of(words: &str, word: &str) -> bool {
+    words.split(' ').any(|one| one == word)
+}
 
 /// What a member is to a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,11 +89,14 @@ pub enum Member {
 }
 
 impl Member {
-    fn named(name: &str) -> Self {
+    /// A member of an object that stands so deep, in the member `holder`.
+    fn named(name: &str, holder: &str, depth: usize) -> Self {
         match name {
-            _ if IDS.contains(&name) => Self::Id,
-            _ if WORDS.contains(&name) => Self::Word,
-            _ if MEMBERS.contains(&name) => Self::Content,
+            _ if is_one_of(IDS, name) => Self::Id,
+            _ if is_one_of(WORDS, name) => Self::Word,
+            _ if is_one_of(OF_A_MESSAGE, name) && depth == 1 => Self::Id,
+            "id" if is_one_of(LISTS, holder) => Self::Id,
+            _ if is_one_of(OF_A_MESSAGE, name) || is_one_of(MEMBERS, name) => Self::Content,
             _ => Self::Opaque,
         }
     }
@@ -214,8 +111,6 @@ pub struct Token<'a> {
     pub is_name: bool,
     /// What the member is that it names, or that holds it.
     pub member: Member,
-    /// How many objects and arrays are around it.
-    pub depth: usize,
 }
 
 impl Token<'_> {
@@ -224,29 +119,17 @@ impl Token<'_> {
         match (self.member, self.is_name) {
             (Member::Opaque, _) => false,
             (_, true) | (Member::Id, _) => true,
-            (Member::Word, _) => is_word(self.raw),
+            (Member::Word, _) => is_one_of(VALUES, self.raw),
             (Member::Content, _) => false,
         }
     }
 }
 
-fn is_word(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/.$".contains(&byte);
-    text.len() <= WORD && text.bytes().all(is_part)
-}
-
 /// Writes a valid JSON text anew, with `replace` for each string, quotes included; where it gives
 /// nothing the string stays. Everything else stays byte for byte.
 pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<String>) -> String {
-    struct Inside {
-        is_object: bool,
-        is_opaque: bool,
-        /// The member that is being read.
-        member: Member,
-        expects_name: bool,
-    }
     let mut written = String::with_capacity(json.len());
-    let mut stack: Vec<Inside> = Vec::new();
+    let mut stack: Vec<Inside<'_>> = Vec::new();
     let mut rest = json;
     while let Some(at) = rest.find(['"', '{', '[', '}', ']', ',']) {
         let (before, from) = rest.split_at(at);
@@ -256,11 +139,8 @@ pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<Stri
             written.push_str(mark);
             match (mark, stack.last_mut()) {
                 ("{" | "[", around) => {
-                    let (is_opaque, member) = around.map_or((false, Member::Content), |around| {
-                        (around.is_opaque || around.member == Member::Opaque, around.member)
-                    });
-                    let is_object = mark == "{";
-                    stack.push(Inside { is_object, is_opaque, member, expects_name: is_object });
+                    let inside = Inside::within(around.as_deref(), from);
+                    stack.push(inside);
                 }
                 (",", Some(inside)) => inside.expects_name = inside.is_object,
                 (",", None) => {}
@@ -277,14 +157,15 @@ pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<Stri
             Some(inside) => {
                 let is_name = std::mem::take(&mut inside.expects_name);
                 if is_name {
-                    inside.member =
-                        if inside.is_opaque { Member::Opaque } else { Member::named(raw) };
+                    inside.name = raw;
+                    inside.member = match inside.is_opaque {
+                        true => Member::Opaque,
+                        false => Member::named(raw, inside.holder, depth),
+                    };
                 }
-                let is_unknown = inside.is_opaque && !inside.is_object;
-                let member = if is_unknown { Member::Opaque } else { inside.member };
-                Token { raw, is_name, member, depth }
+                Token { raw, is_name, member: inside.member }
             }
-            None => Token { raw, is_name: false, member: Member::Content, depth },
+            None => Token { raw, is_name: false, member: Member::Content },
         };
         match replace(token) {
             Some(other) => written.push_str(&other),
@@ -294,6 +175,47 @@ pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<Stri
     }
     written.push_str(rest);
     written
+}
+
+/// An object or an array that is being read.
+struct Inside<'a> {
+    is_object: bool,
+    /// Nobody knows what it holds.
+    is_opaque: bool,
+    /// The member that it is in.
+    holder: &'a str,
+    /// The member of it that is being read; in an array, the one that the array is in.
+    name: &'a str,
+    member: Member,
+    expects_name: bool,
+}
+
+impl<'a> Inside<'a> {
+    /// What begins with `text`.
+    fn within(around: Option<&Inside<'a>>, text: &str) -> Self {
+        let is_object = text.starts_with('{');
+        let holder = around.map_or("", |around| around.name);
+        let is_opaque = around.is_some_and(|around| {
+            let is_answer = around.is_object && around.holder == "result";
+            around.is_opaque
+                || around.member == Member::Opaque
+                || (is_object && holder == "content" && (is_answer || !has_type(text)))
+        });
+        // Of a member that is a name or a word itself, nobody knows what a list of them is.
+        let member = if is_opaque { Member::Opaque } else { Member::Content };
+        Self { is_object, is_opaque, holder, name: holder, member, expects_name: is_object }
+    }
+}
+
+/// Whether a text begins with an object whose `type` is one of the protocol.
+fn has_type(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Typed<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    let mut objects = serde_json::Deserializer::from_str(text).into_iter::<Typed<'_>>();
+    matches!(objects.next(), Some(Ok(Typed { kind })) if is_one_of(VALUES, &kind))
 }
 
 /// The length of the string that a text begins with, its quotes included.
@@ -321,14 +243,15 @@ pub struct Placeholders {
 impl Placeholders {
     /// What stands for what is between the quotes of a JSON string: letters, digits, `-` and `_`, as many bytes
     /// as there were. Half of a character's escape stays, and so do the line separators, because the
-    /// program treats them in their own way (S2, S5); so do `kept` words.
-    pub fn of(&mut self, raw: &str, kept: &[&str]) -> String {
+    /// program treats them in their own way (S2, S5); so do, in a
+    /// refusal, the words that tell of the connection.
+    pub fn of(&mut self, raw: &str, is_refusal: bool) -> String {
         let digest = self.key.hash_one(decoded(raw));
-        let stays = stays(raw, kept);
+        let stays = stays(raw, is_refusal);
         let letters = raw.len() - stays.iter().map(Range::len).sum::<usize>();
         let mut attempt = 0;
         loop {
-            let placeholder = Self::letters(digest, attempt, raw, &stays);
+            let placeholder = self.letters(digest, attempt, raw, &stays);
             // Where all short ones are given, two strings have the same one.
             if letters > SHORT || attempt == 256 {
                 return placeholder;
@@ -341,32 +264,23 @@ impl Placeholders {
     }
 
     /// The letters in which a string is written, but for the parts that stay.
-    fn letters(seed: u64, attempt: u64, raw: &str, stays: &[Range<usize>]) -> String {
+    fn letters(&self, digest: u64, attempt: u64, raw: &str, stays: &[Range<usize>]) -> String {
         let mut written = raw.as_bytes().to_vec();
-        let mut state = seed.wrapping_add(attempt);
-        let (mut at, end) = (0, raw.len());
+        let (mut at, end, mut block) = (0, raw.len(), 0_u64);
         for stay in stays.iter().cloned().chain(std::iter::once(end..end)) {
             for letters in written[at..stay.start].chunks_mut(LETTERS_A_NUMBER) {
-                let mut number = next(&mut state);
+                let mut number = self.key.hash_one((digest, attempt, block));
                 for letter in letters {
                     *letter = LETTERS[usize::from(number.to_le_bytes()[0] % 64)];
                     number >>= 6;
                 }
+                block += 1;
             }
             at = stay.end;
         }
         // What stays is whole characters.
         String::from_utf8(written).unwrap_or_default()
     }
-}
-
-/// The next number after a state (splitmix64). The state comes from a keyed hash, of which the numbers
-/// tell no more than the hash itself.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 /// What a string says, for the purpose of telling strings apart.
@@ -378,14 +292,14 @@ fn decoded(raw: &str) -> Cow<'_, str> {
 }
 
 /// The parts of a string that stay, in order.
-fn stays(raw: &str, kept: &[&str]) -> Vec<Range<usize>> {
+fn stays(raw: &str, is_refusal: bool) -> Vec<Range<usize>> {
     let mut stays = Vec::new();
-    if kept.is_empty() && memchr::memchr2(b'\\', 0xE2, raw.as_bytes()).is_none() {
+    if !is_refusal && memchr::memchr2(b'\\', 0xE2, raw.as_bytes()).is_none() {
         return stays;
     }
     let mut at = 0;
     while let Some(next) = raw[at..].chars().next() {
-        let (length, is_kept) = match (next, word_at(&raw[at..], kept)) {
+        let (length, is_kept) = match (next, word_at(&raw[at..], is_refusal)) {
             (_, Some(length)) => (length, true),
             ('\u{2028}' | '\u{2029}', _) => (next.len_utf8(), true),
             ('\\', _) => escape(&raw[at..]),
@@ -399,11 +313,11 @@ fn stays(raw: &str, kept: &[&str]) -> Vec<Range<usize>> {
     stays
 }
 
-/// The length of the word that a text begins with, if it is one of these.
-fn word_at(text: &str, words: &[&str]) -> Option<usize> {
+/// The length of the telling word that a text of a refusal begins with.
+fn word_at(text: &str, is_refusal: bool) -> Option<usize> {
     let begins =
-        |word: &&&str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    words.iter().find(begins).map(|word| word.len())
+        |word: &&str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    TELLING.split('|').filter(|_| is_refusal).find(begins).map(str::len)
 }
 
 /// The length of the escape that a text begins with, and whether it stays.
@@ -422,22 +336,20 @@ fn escape(text: &str) -> (usize, bool) {
 
 /// What a recording shows of a JSON text.
 pub fn json(text: &str, placeholders: &mut Placeholders, is_refusal: bool) -> String {
-    let kept: &[&str] = if is_refusal { &TELLING } else { &[] };
     each_string(text, |token| {
         let stays = token.may_stay() || token.raw == RELOAD;
-        (!stays).then(|| format!("\"{}\"", placeholders.of(token.raw, kept)))
+        (!stays).then(|| format!("\"{}\"", placeholders.of(token.raw, is_refusal)))
     })
 }
 
 /// What a recording shows of bytes that are no JSON. What holds JSON together and what no text has
 /// stays, so that they are wrong for the same reason.
 pub fn bytes(bytes: &[u8], is_refusal: bool) -> Vec<u8> {
-    let kept: &[&str] = if is_refusal { &TELLING } else { &[] };
     let mut shown = Vec::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
         while let Some(next) = rest.chars().next() {
-            let word = word_at(rest, kept);
+            let word = word_at(rest, is_refusal);
             let (part, after) = rest.split_at(word.unwrap_or(next.len_utf8()));
             shown.extend(part.bytes().map(|byte| match byte {
                 _ if word.is_some() => byte,
@@ -468,7 +380,10 @@ mod tests {
         for text in [
             r#"{"jsonrpc":"2.0","id":"a b","method":"session/update","params":{"sessionId":"s ü"}}"#,
             r#"{"params":{"update":{"sessionUpdate":"tool_call","kind":"edit","status":"pending"}}}"#,
+            r#"{"params":{"update":{"content":[{"content":{"type":"audio"},"type":"content"}]}}}"#,
             r#"{"result":{"stopReason":"end_turn","used":[1e400,true,null]}}"#,
+            r#"{"result":{"authMethods":[{"id":"a b"}],"modes":{"availableModes":[{"id":"m"}]}}}"#,
+            r#"{"params":{"options":[{"optionId":"yes!","kind":"allow_once"}]}}"#,
             r#"{"error":{"code":"session_reload_required"}}"#,
         ] {
             assert_eq!(shown(text), text);
@@ -483,7 +398,13 @@ mod tests {
             r#"{"params":{"mcpServers":[{"env":[{"name":"SECRET","value":"SECRET"}],"name":"SECRET"}]}}"#,
             r#"{"params":{"_meta":{"sessionId":"SECRET"},"vendor":"SECRET"}}"#,
             r#"{"error":{"message":"SECRET","data":{"SECRET":{"id":"SECRET"}}}}"#,
-            r#"{"params":{"update":{"kind":"SECRET is two words"}}}"#,
+            r#"{"params":{"update":{"kind":"SECRET"}}}"#,
+            r#"{"result":{"action":"accept","content":{"code":"SECRET","state":"SECRET","id":"SECRET"}}}"#,
+            r#"{"result":{"content":{"type":"text","sessionId":"SECRET","SECRET":1}}}"#,
+            r#"{"params":{"update":{"content":{"sessionId":"SECRET","SECRET":1}}}}"#,
+            r#"{"params":{"content":[{"type":"SECRET","sessionId":"SECRET"}]}}"#,
+            r#"{"params":{"methodId":"oauth","code":"SECRET","id":"SECRET","method":"SECRET"}}"#,
+            r#"{"id":["SECRET"],"params":{"sessionId":["SECRET"],"options":[{"id":{"id":"SECRET"}}]}}"#,
             r#""SECRET""#,
             r#"["SECRET",["SECRET"]]"#,
         ] {
@@ -494,14 +415,14 @@ mod tests {
     #[test]
     fn equal_strings_have_equal_placeholders_and_others_have_others() {
         let mut placeholders = Placeholders::default();
-        let mut of = |text: &str| placeholders.of(text, &[]);
+        let mut of = |text: &str| placeholders.of(text, false);
         let words: Vec<String> = (0..2_000).map(|number| format!("{number:x}")).collect();
         let first: Vec<String> = words.iter().map(|word| of(word)).collect();
         let again: Vec<String> = words.iter().map(|word| of(word)).collect();
         assert_eq!(first, again);
         let different: std::collections::BTreeSet<_> = first.iter().collect();
         assert_eq!(different.len(), words.len());
-        assert_ne!(Placeholders::default().of("a secret", &[]), of("a secret"));
+        assert_ne!(Placeholders::default().of("a secret", false), of("a secret"));
     }
 
     #[test]
@@ -515,10 +436,10 @@ mod tests {
     #[test]
     fn s5_line_separators_stay_and_change_nothing_else() {
         let mut placeholders = Placeholders::default();
-        let raw = placeholders.of("one\u{2028}two", &[]);
-        let escaped = placeholders.of("one\\u2028two", &[]);
+        let raw = placeholders.of("one\u{2028}two", false);
+        let escaped = placeholders.of("one\\u2028two", false);
         assert_eq!(raw.replace('\u{2028}', "\\u2028"), escaped);
-        assert_eq!(&placeholders.of(r"\ud800", &[]), r"\ud800");
+        assert_eq!(&placeholders.of(r"\ud800", false), r"\ud800");
     }
 
     #[test]

@@ -172,7 +172,6 @@ async fn exchange(
     arrivals.send(Arrival { request, answer }).map_err(|_| cut())?;
     let Told { reply, stream } = told.await.map_err(|_| cut())?;
     let body = match (reply.fault, stream) {
-        (Some(Fault::Broken | Fault::Hang), _) => return Err(cut()),
         (Some(Fault::Cut), _) => {
             Body::from_stream(stream::iter([Ok(half(&reply.body)), Err(cut())]))
         }
@@ -180,6 +179,7 @@ async fn exchange(
             let half = stream::iter([Ok::<_, io::Error>(half(&reply.body))]);
             Body::from_stream(half.chain(stream::pending()))
         }
+        (Some(_), _) => return Err(cut()),
         (None, Some(pieces)) => stream_body(pieces),
         (None, None) => Body::from(reply.body),
     };

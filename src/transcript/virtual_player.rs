@@ -5,10 +5,11 @@
 
 use super::format::{Fault, Signal, Transcript};
 use super::player::{
-    self, BUSY, Board, CLOSED, Failure, RECONNECTING, Reply, Request, Stage, UNKNOWN, unfit,
+    self, BUSY, Board, CLOSED, Failure, RECONNECTING, Reply, Request, Stage, UNKNOWN, called, unfit,
 };
 use crate::cli::{Cli, Command};
 use crate::config::Config;
+use crate::core::error::{self, RUNNING_SESSION, UNKNOWN_SESSION};
 use crate::core::message::{self, Malformed, Message};
 use crate::core::roster::{self, Inquiry, Ticket};
 use crate::core::{
@@ -322,8 +323,12 @@ impl VirtualStage {
                 self.board.log.push(format!("{:>6} ms {level:?} {text}", self.now.0));
             }
             Effect::Exit => self.board.exit = Some(0),
-            Effect::Reply(_, reply) => self.replies.push_back(told(&reply)),
-            Effect::Rpc(ticket, request) => self.events.extend(echo(ticket, &request)),
+            Effect::Reply(API, reply) => self.replies.push_back(told(&reply)),
+            Effect::Reply(call, reply) => self.events.push_back(answered(call, &reply)),
+            Effect::Rpc(ticket, request) => match called(&request) {
+                Some(inquiry) => self.events.push_back(Event::Inquiry(ticket, inquiry)),
+                None => self.events.extend(echo(ticket, &request)),
+            },
             Effect::Changed => {}
         }
     }
@@ -509,7 +514,7 @@ impl Stage for VirtualStage {
     ) -> Result<String, String> {
         let end = self.later(within);
         loop {
-            self.events.push_back(Event::Inquiry(Ticket(0), inquiry.clone()));
+            self.events.push_back(Event::Inquiry(API, inquiry.clone()));
             self.run();
             let answer = self.replies.pop_front().ok_or("the core does not reply")?;
             if right(&answer) || answer == CLOSED {
@@ -533,6 +538,8 @@ impl Stage for VirtualStage {
     }
 }
 
+/// Who asks through the API; a call of the editor has its own ticket, counted from 1.
+const API: Ticket = Ticket(0);
 const REFUSED: &str = "the scripted remote refuses connections";
 const CUT: &str = "the scripted remote cut the connection";
 
@@ -550,7 +557,19 @@ fn told(reply: &roster::Reply) -> String {
     }
 }
 
-/// The answer to a call of the editor. Nobody here serves the methods; the result is the method.
+/// The answer to a call of the editor that changes something; the core knows it by its ticket.
+fn answered(Ticket(call): Ticket, reply: &roster::Reply) -> Event {
+    let id = call.to_string();
+    let answer = match reply {
+        roster::Reply::Busy => error::plain(&id, RUNNING_SESSION, "the session is running"),
+        roster::Reply::Unknown => error::plain(&id, UNKNOWN_SESSION, "no such session is listed"),
+        _ => Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"ok":true}}}}"#)),
+    };
+    Event::Rpc(Ticket(call), answer)
+}
+
+/// The answer to a call of the editor that only asks. Nobody here serves those; the result is the
+/// method.
 fn echo(ticket: Ticket, request: &Bytes) -> Option<Event> {
     let Ok(Message::Request { id, method, .. }) = message::read(request) else { return None };
     let method = serde_json::Value::from(&*method);
