@@ -150,9 +150,9 @@ fn what_cannot_be_asked_is_skipped_and_where_all_is_nothing_passed() {
     let flags = HEADER.replace('}', r#","flags":["--hold","1s"]}"#);
     let files = Files::new(&[
         ("virtual.ndjson", &[&virtual_only, r#"{"quiet":true}"#]),
-        ("api.ndjson", &[HEADER, r#"{"api":"status","expect":{}}"#]),
+        ("api.ndjson", &[HEADER, r#"{"api":"status","expect":{"sessions":[]}}"#]),
         ("flags.ndjson", &[&flags, r#"{"quiet":true}"#]),
-        ("log.ndjson", &[HEADER, r#"{"log_lacks":"a"}"#]),
+        ("log.ndjson", &[HEADER, r#"{"log_lacks":"a"}"#, r#"{"quiet":true}"#]),
         ("signal.ndjson", &[&live, r#"{"signal":"TERM"}"#, r#"{"exit":0}"#]),
     ]);
     let (code, output, errors) = play(&["--bridge", "true"], &[files.0.path()]);

@@ -77,6 +77,11 @@ impl Bridge {
         if !transcript.header.players.contains(&Player::Live) {
             return Some("it plays in virtual time only");
         }
+        // In a word of a shell's command the rest of such a URL would be a command of its own.
+        let holds = |word: &String| word != URL && word.contains(URL);
+        if transcript.header.path.contains('&') && self.arguments.iter().any(holds) {
+            return Some("its path has an &: let {url} be a word of its own");
+        }
         if !takes(API) && asks_api(transcript) {
             return Some("it asks the API of acp-tether");
         }

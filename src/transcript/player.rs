@@ -4,8 +4,8 @@
 //! puts what comes out on its [`Board`]. What is expected is compared here, and nowhere else.
 
 use super::format::{
-    Action, Answer, Asks, Body, Comparison, Fault, Gets, OnStream, Output, Payload, Sees, Signal,
-    Start, Step, Streams, Transcript,
+    Action, Answer, Asks, Body, Comparison, Fault, Gets, OnStream, Output, Payload, REFERENCE,
+    Sees, Signal, Start, Step, Streams, Transcript,
 };
 use super::json::Json;
 use crate::core::roster::Inquiry;
@@ -325,7 +325,14 @@ impl Play<'_> {
 
     fn step(&mut self, step: &Step) -> Result<(), String> {
         match &step.action {
-            Action::Write(Payload::Bytes(bytes)) => self.stage.write(bytes)?,
+            Action::Write(Payload::Bytes { bytes, lf }) => {
+                for piece in bytes.pieces() {
+                    self.stage.write(&piece)?;
+                }
+                if *lf {
+                    self.stage.write(b"\n")?;
+                }
+            }
             Action::Write(Payload::Message(message)) => {
                 let line = self.resolve(message)? + "\n";
                 self.stage.write(line.as_bytes())?;
@@ -499,7 +506,9 @@ impl Play<'_> {
             }
         };
         match &on.output {
-            Output::Bytes(bytes) => self.stage.send(place, Bytes::from(bytes.clone())),
+            Output::Bytes(bytes) => {
+                bytes.pieces().for_each(|piece| self.stage.send(place, piece));
+            }
             Output::Event { id, message } => {
                 let mut event = id.as_ref().map_or_else(String::new, |id| format!("id: {id}\n"));
                 if let Some(message) = message {
@@ -568,8 +577,6 @@ impl Play<'_> {
 
     /// The text of a message, with saved ids where it names them.
     fn resolve(&self, message: &RawValue) -> Result<String, String> {
-        // A quote inside a JSON string is escaped, so this is found between tokens only.
-        const REFERENCE: &str = "{\"$ref\":\"";
         let mut text = String::new();
         let mut rest = message.get();
         while let Some((before, after)) = rest.split_once(REFERENCE) {
@@ -583,17 +590,21 @@ impl Play<'_> {
 }
 
 fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String> {
+    if wanted.as_bytes() == found {
+        return None;
+    }
     if comparison == Comparison::Bytes {
         let same =
             wanted.as_bytes().iter().zip(found).take_while(|(one, other)| one == other).count();
-        return (wanted.as_bytes() != found).then(|| format!("differs from byte {same} on"));
+        return Some(format!("differs from byte {same} on"));
     }
     match (Json::parse(wanted.as_bytes()), Json::parse(found)) {
         (Ok(wanted), Ok(found)) => {
             let differences = wanted.differences(&found, comparison == Comparison::Like);
             (!differences.is_empty()).then(|| differences.join("\n"))
         }
-        (Err(error), _) | (_, Err(error)) => Some(format!("is no JSON: {error}")),
+        (Err(error), _) => Some(format!("what is expected {error}")),
+        (_, Err(error)) => Some(format!("what came {error}")),
     }
 }
 
