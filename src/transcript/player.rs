@@ -85,6 +85,12 @@ pub trait Stage {
     /// # Errors
     /// Why it cannot.
     fn signal(&mut self, signal: Signal) -> Result<(), String>;
+    /// The file is over: the editor closes its end and looks at what still comes. How the program ends
+    /// counts where the file `says_nothing` of it.
+    ///
+    /// # Errors
+    /// It did not end well.
+    fn finish(&mut self, says_nothing: bool) -> Result<(), String>;
 }
 
 /// What came out, and what no step has taken yet.
@@ -96,6 +102,8 @@ pub struct Board {
     pub requests: Vec<Request>,
     /// The code with which the program ended.
     pub exit: Option<i32>,
+    /// The same for a person, or the signal that ended it; where there is a process.
+    pub end: Option<String>,
     /// Steps answer GET and DELETE.
     pub manual: bool,
     /// What the program told its log, line by line.
@@ -263,7 +271,7 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
         return Ok(());
     }
     let line = transcript.steps.last().map_or(1, |step| step.line);
-    let quiet = play.quiet();
+    let quiet = play.quiet().and_then(|()| play.finish(transcript));
     quiet.map_err(|reason| play.failure(line, "at the end of the file".to_owned(), reason))
 }
 
@@ -317,9 +325,12 @@ struct Play<'stage> {
 }
 
 impl Play<'_> {
-    fn failure(&mut self, line: usize, step: String, reason: String) -> Failure {
+    fn failure(&mut self, line: usize, step: String, mut reason: String) -> Failure {
         // What the program has to say of it may still be on its way.
         self.stage.settle();
+        if let Some(end) = &self.stage.board().end {
+            reason += &format!("\nthe program has ended: {end}");
+        }
         Failure { line, step, reason, log: self.stage.board().last_words() }
     }
 
@@ -547,6 +558,22 @@ impl Play<'_> {
             Some(left) => Err(format!("nothing was expected, but there is\n{left}")),
             None => Ok(()),
         }
+    }
+
+    fn finish(&mut self, transcript: &Transcript) -> Result<(), String> {
+        let has =
+            |which: fn(&Action) -> bool| transcript.steps.iter().any(|step| which(&step.action));
+        let may_end = has(|action| {
+            matches!(
+                action,
+                Action::EndInput | Action::CloseOutput | Action::Signal(_) | Action::Exit { .. }
+            )
+        });
+        if self.stage.board().exit.is_some() && !may_end {
+            return Err("the program ended, and no step asks for it".to_owned());
+        }
+        self.stage.finish(!has(|action| matches!(action, Action::Exit { .. })))?;
+        self.stage.board().fault.take().map_or(Ok(()), Err)
     }
 
     fn named(&self, name: &str) -> Result<usize, String> {

@@ -531,6 +531,11 @@ impl Stage for VirtualStage {
     fn signal(&mut self, _signal: Signal) -> Result<(), String> {
         Err("the core knows no signals".to_owned())
     }
+
+    /// The core has no other end than the one that a step can ask for.
+    fn finish(&mut self, _: bool) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 const REFUSED: &str = "the scripted remote refuses connections";
