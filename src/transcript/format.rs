@@ -428,7 +428,9 @@ impl Transcript {
 /// It fails where nothing has come, or where something has.
 fn checks(action: &Action) -> bool {
     match action {
-        Action::Sees(sees) => sees.comparison != Comparison::Like || sees.messages.iter().any(asks),
+        Action::Sees(sees) => {
+            sees.comparison != Comparison::Like || sees.messages.iter().any(|like| asks(like))
+        }
         Action::Api(Asks { expected: Some(expected), .. }) => asks(expected),
         Action::Gets(_)
         | Action::Log { wanted: true, .. }
@@ -457,7 +459,7 @@ fn acts(action: &Action) -> bool {
 }
 
 /// A likeness that not every message has.
-fn asks(like: &Box<RawValue>) -> bool {
+fn asks(like: &RawValue) -> bool {
     !matches!(&*like.get().split_whitespace().collect::<String>(), "{}" | "\"*\"")
 }
 
