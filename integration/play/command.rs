@@ -150,9 +150,9 @@ fn what_cannot_be_asked_is_skipped_and_where_all_is_nothing_passed() {
     let flags = HEADER.replace('}', r#","flags":["--hold","1s"]}"#);
     let files = Files::new(&[
         ("virtual.ndjson", &[&virtual_only, r#"{"quiet":true}"#]),
-        ("api.ndjson", &[HEADER, r#"{"api":"status","expect":{}}"#]),
+        ("api.ndjson", &[HEADER, r#"{"api":"status","expect":{"sessions":[]}}"#]),
         ("flags.ndjson", &[&flags, r#"{"quiet":true}"#]),
-        ("log.ndjson", &[HEADER, r#"{"log_lacks":"a"}"#]),
+        ("log.ndjson", &[HEADER, r#"{"log_lacks":"a"}"#, r#"{"quiet":true}"#]),
         ("signal.ndjson", &[&live, r#"{"signal":"TERM"}"#, r#"{"exit":0}"#]),
     ]);
     let (code, output, errors) = play(&["--bridge", "true"], &[files.0.path()]);
@@ -203,6 +203,7 @@ fn s9_wrong_usage_and_what_cannot_be_read_exit_with_2() {
         (&[], &[missing.as_path()], "missing.ndjson cannot be read"),
         (&[], &[empty.path()], "there is no .ndjson file below"),
         (&["--bridge", ""], &[good.as_path()], "no program is named"),
+        (&["--bridge", "no-such-bridge a"], &[good.as_path()], "no program \"no-such-bridge\""),
         (&["--bridge", "node 'a"], &[good.as_path()], "cannot be run"),
         (&["--bridge", "a", "--core"], &[good.as_path()], "cannot be used with"),
         (&["--jobs", "0"], &[good.as_path()], "invalid value"),
@@ -216,20 +217,74 @@ fn s9_wrong_usage_and_what_cannot_be_read_exit_with_2() {
 /// The bridge's own end is noticed, and nobody waits for it.
 #[cfg(unix)]
 #[test]
-fn a_bridge_that_ends_or_is_not_there_fails_at_once() {
+fn a_bridge_that_ends_fails_at_once() {
     let header = initialized();
     let files = Files::new(&[("a.ndjson", &[&header, r#"{"quiet":true}"#])]);
-    for (bridge, shown) in [
-        ("true", "in the prelude"),
-        ("sh -c 'echo a word of its own >&2'", "a word of its own"),
-        ("no-such-bridge", "the start of the bridge"),
-    ] {
+    for (bridge, shown) in
+        [("true", "in the prelude"), ("sh -c 'echo a word of its own >&2'", "a word of its own")]
+    {
         let start = Instant::now();
         let (code, output, _) = play(&["--bridge", bridge], &[&files.path("a.ndjson")]);
         assert_eq!(code, 1, "{bridge}: {output}");
         assert!(output.contains(shown), "{bridge}: {output}");
         assert!(start.elapsed() < Duration::from_secs(8), "{bridge} took its time");
     }
+}
+
+/// What goes wrong behind the last step counts, too.
+#[cfg(unix)]
+#[test]
+fn a_bridge_that_ends_unasked_or_leaves_half_a_line_fails() {
+    let files = Files::new(&[("a.ndjson", &[HEADER, r#"{"sees":1}"#])]);
+    for (script, expected, shown) in [
+        ("echo 1; cat >/dev/null", 0, "1 passed"),
+        ("echo 1; exit 5", 1, "the program has ended: exit status: 5"),
+        ("echo 1; kill -SEGV $$", 1, "signal: 11"),
+        ("echo 1; cat >/dev/null; exit 5", 1, "did not end well"),
+        ("echo 1; cat >/dev/null; printf half", 1, "S5: the output ended inside a line"),
+        ("echo 1; printf half; sleep 60", 1, "S5: the output ended inside a line"),
+        ("echo 1; cat >/dev/null; echo {", 1, "S5: a message is no JSON"),
+    ] {
+        let (code, output, _) =
+            play(&["--bridge", &format!("sh -c '{script}'")], &[&files.path("a.ndjson")]);
+        assert!(code == expected && output.contains(shown), "{script}: {code}: {output}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_bridge_has_started_ends_with_the_play() {
+    let files = Files::new(&[("a.ndjson", &[HEADER, r#"{"sees_like":{"child":"*"}}"#])]);
+    let record = files.path("child");
+    let script = format!(
+        "sleep 600 & echo $! > \"{}\"; echo \"{{\\\"child\\\":$!}}\"; wait",
+        record.display()
+    );
+    let (code, output, _) =
+        play(&["--bridge", &format!("sh -c '{script}'")], &[&files.path("a.ndjson")]);
+    assert_eq!(code, 0, "{output}");
+    let child = std::fs::read_to_string(record).unwrap();
+    let ended = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
+        // Gone, or dead and not yet taken note of by its new parent.
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    };
+    let end = Instant::now() + Duration::from_secs(8);
+    while !ended() {
+        assert!(Instant::now() < end, "the child {child} still runs");
+        std::thread::yield_now();
+    }
+}
+
+/// Neither a file nor a bridge can bring the player down.
+#[cfg(unix)]
+#[test]
+fn a_line_that_is_nested_very_deep_is_a_difference_and_no_crash() {
+    let files = Files::new(&[("a.ndjson", &[HEADER, r#"{"sees":1}"#])]);
+    let script = "sh -c 'head -c 5000 /dev/zero | tr \"\\0\" \"[\"; head -c 5000 /dev/zero | tr \"\\0\" \"]\"; echo'";
+    let (code, output, _) = play(&["--bridge", script], &[&files.path("a.ndjson")]);
+    assert_eq!(code, 1, "{output}");
+    assert!(output.contains("what came is nested deeper than 128 levels"), "{output}");
 }
 
 /// The words of the command reach the program as a shell would cut them, and the URL is the last.
@@ -245,7 +300,7 @@ fn the_command_is_cut_as_a_shell_does_it_and_the_url_is_put_in() {
         (r" a\ b", r#"[2,"a b","url"]"#),
         (" {url} '$HOME'", r#"[2,"url","$HOME"]"#),
     ] {
-        let files = Files::new(&[("a.ndjson", &[&header, &sees(words)])]);
+        let files = Files::new(&[("a.ndjson", &[&header, &sees(words), r#"{"exit":0}"#])]);
         let bridge = format!("{tell}{rest}");
         let (code, output, _) = play(&["--bridge", &bridge], &[&files.path("a.ndjson")]);
         assert_eq!(code, 0, "{rest}: {output}");

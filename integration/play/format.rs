@@ -43,6 +43,11 @@ const WRONG_STEPS: &[&str] = &[
     r#"{"answers":"a","state":1}"#,
     r#"{"answers":"a","status":"200"}"#,
     r#"{"answers":"a","headers":{"a":1}}"#,
+    r#"{"answers":"a","headers":{"a b":""}}"#,
+    r#"{"answers":"a","headers":{"a":"\n"}}"#,
+    r#"{"answers":"a","status":100}"#,
+    r#"{"gets":{"method":"POST"},"answer":{"status":600}}"#,
+    r#"{"gets":{"method":"GET","headers":{"":"a"}}}"#,
     r#"{"answers":"a","body":1,"text":""}"#,
     r#"{"answers":"a","how":"broken","status":200}"#,
     r#"{"answers":"a","how":"cut"}"#,
@@ -81,7 +86,7 @@ const WRONG_HEADERS: &[&str] = &[
     r#"{"transcript":2,"name":"n","rules":["S1"]}"#,
     r#"{"transcript":1,"name":" ","rules":["S1"]}"#,
     r#"{"transcript":1,"rules":["S1"]}"#,
-    r#"{"transcript":1,"name":"n","rules":[]}"#,
+    r#"{"transcript":1,"name":"n","path":"@example.com"}"#,
     r#"{"transcript":1,"name":"n","rules":["fast"]}"#,
     r#"{"transcript":1,"name":"n","rules":["S1"],"players":[]}"#,
     r#"{"transcript":1,"name":"n","rules":["S1"],"players":["me"]}"#,
@@ -104,6 +109,9 @@ fn every_line_of_every_transcript_follows_the_schema() {
     let schema = schema("transcript");
     for file in below(&place("integration/transcripts"), "ndjson") {
         let text = fs::read_to_string(&file).unwrap();
+        let transcript = Transcript::parse(&text);
+        let rules = transcript.map_or(0, |transcript| transcript.header.rules.len());
+        assert!(rules > 0, "{}: it names no rule", file.display());
         for (number, line) in objects(&text) {
             // JSON numbers that no f64 holds: the schema asks nothing of them.
             let line = line.replace("1e400", "1e40");

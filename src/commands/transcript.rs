@@ -9,6 +9,7 @@ use crate::transcript::player::Failure;
 use crate::transcript::virtual_player;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -78,10 +79,24 @@ fn with(flags: &Play) -> Result<With, String> {
     }
     let bridge = match &flags.bridge {
         Some(command) => Bridge::parse(command)
+            .and_then(|bridge| is_there(&bridge.program).map(|()| bridge))
             .map_err(|reason| format!("the command {command:?} cannot be run: {reason}"))?,
         None => Bridge::connect(std::env::current_exe().map_err(|error| error.to_string())?),
     };
     Ok(With::Bridge(bridge, Duration::from_millis(flags.slack.0)))
+}
+
+/// Looks for a program as the system does, so that its absence is told once and not for each file.
+fn is_there(program: &OsStr) -> Result<(), String> {
+    let path = Path::new(program);
+    let found = if path.components().count() > 1 {
+        path.exists()
+    } else {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        // Elsewhere a name stands for files with several endings.
+        !cfg!(unix) || std::env::split_paths(&folders).any(|folder| folder.join(path).exists())
+    };
+    found.then_some(()).ok_or_else(|| format!("there is no program {program:?}"))
 }
 
 /// The named files, and all `.ndjson` files below the named directories.

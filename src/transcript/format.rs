@@ -2,9 +2,11 @@
 
 use crate::core::SessionId;
 use crate::core::roster::Inquiry;
+use bytes::Bytes;
+use hyper::http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A scenario.
@@ -24,7 +26,8 @@ pub struct Header {
     pub transcript: u32,
     /// A sentence that says what the file shows.
     pub name: String,
-    /// The rules of BEHAVIOUR.md that it proves.
+    /// The rules of BEHAVIOUR.md that it proves; a file of this project names at least one.
+    #[serde(default)]
     pub rules: Vec<String>,
     /// It was recorded: it proves no rule, and may have been cut off. Then it is played as far as it
     /// goes, and what is left over at its end does not count.
@@ -205,8 +208,45 @@ pub struct Asks {
 pub enum Payload {
     /// The text of a JSON value; names in it are put in when it is played. An LF follows.
     Message(Box<RawValue>),
-    /// These bytes.
-    Bytes(Vec<u8>),
+    /// These bytes, and an LF if that is said.
+    Bytes {
+        /// The bytes.
+        bytes: Repeated,
+        /// Whether an LF follows.
+        lf: bool,
+    },
+}
+
+/// Bytes that come one or more times. They are made when they are written: a short line of a file
+/// may stand for very many.
+#[derive(Debug)]
+pub struct Repeated {
+    bytes: Vec<u8>,
+    times: usize,
+}
+
+impl Repeated {
+    /// What one step may write.
+    const MOST: usize = 512 << 20;
+    /// What is written at once, if the bytes themselves are not longer.
+    const PIECE: usize = 1 << 20;
+
+    fn new(bytes: Vec<u8>, times: usize) -> Result<Self, String> {
+        if bytes.len().checked_mul(times).is_none_or(|length| length > Self::MOST) {
+            return Err("a step may not write more than 512 MiB".to_owned());
+        }
+        Ok(Self { bytes, times })
+    }
+
+    /// All of them, in pieces.
+    pub fn pieces(&self) -> impl Iterator<Item = Bytes> {
+        let in_one = (Self::PIECE / self.bytes.len().max(1)).clamp(1, self.times.max(1));
+        let piece = Bytes::from(self.bytes.repeat(in_one));
+        let rest = piece.slice(..self.bytes.len() * (self.times % in_one));
+        std::iter::repeat_n(piece, self.times / in_one)
+            .chain([rest])
+            .filter(|piece| !piece.is_empty())
+    }
 }
 
 /// Lines that the editor must see.
@@ -318,7 +358,7 @@ pub enum Output {
         message: Option<Box<RawValue>>,
     },
     /// These bytes.
-    Bytes(Vec<u8>),
+    Bytes(Repeated),
     /// The end of the body.
     End,
     /// A cut connection.
@@ -343,33 +383,32 @@ impl Transcript {
     pub fn parse(text: &str) -> Result<Self, Refused> {
         let mut lines = objects(text);
         let refused = |line: usize| move |reason: String| Refused { line, reason };
+        if text.starts_with('\u{feff}') {
+            let reason = "the file begins with a byte order mark (BOM); save it without one";
+            return Err(refused(1)(reason.to_owned()));
+        }
         let (line, first) =
             lines.next().ok_or_else(|| refused(1)("the file is empty".to_owned()))?;
+        if !first.starts_with('{') {
+            return Err(refused(line)("the header must be an object".to_owned()));
+        }
         let header: Header = parse(first).map_err(refused(line))?;
         check_header(&header).map_err(refused(line))?;
         let mut steps = Vec::new();
+        let mut names = Names::default();
         let mut last = line;
         // The last line of a recording that was cut off may not be whole.
         let whole = if header.recorded { text.matches('\n').count() } else { usize::MAX };
         for (line, text) in lines.take_while(|(line, _)| *line <= whole) {
             let action = action(text).map_err(refused(line))?;
             check_players(&header, &action).map_err(refused(line))?;
+            names.check(text, &action).map_err(refused(line))?;
             steps.push(Step { line, text: text.to_owned(), action });
             last = line;
         }
-        let checks = |step: &Step| {
-            matches!(
-                step.action,
-                Action::Sees(_)
-                    | Action::Gets(_)
-                    | Action::Log { .. }
-                    | Action::Api(Asks { expected: Some(_), .. })
-                    | Action::MemoryUnder(_)
-                    | Action::Quiet
-                    | Action::Exit { .. }
-            )
-        };
-        if !steps.iter().any(checks) {
+        let starts = header.start != Start::None;
+        let has = |which: fn(&Action) -> bool| steps.iter().any(|step| which(&step.action));
+        if !has(checks) && !(has(checks_what_came) && (starts || has(acts))) {
             return Err(refused(last)("the file checks nothing".to_owned()));
         }
         Ok(Self { header, steps })
@@ -407,6 +446,79 @@ impl Transcript {
     }
 }
 
+/// It fails where nothing has come, or where something has.
+fn checks(action: &Action) -> bool {
+    match action {
+        Action::Sees(sees) => {
+            sees.comparison != Comparison::Like || sees.messages.iter().any(|like| asks(like))
+        }
+        Action::Api(Asks { expected: Some(expected), .. }) => asks(expected),
+        Action::Gets(_)
+        | Action::Log { wanted: true, .. }
+        | Action::Quiet
+        | Action::Exit { .. } => true,
+        _ => false,
+    }
+}
+
+/// It holds where nothing has come, or whatever has.
+fn checks_what_came(action: &Action) -> bool {
+    matches!(action, Action::Sees(_) | Action::Log { wanted: false, .. } | Action::MemoryUnder(_))
+}
+
+/// Something may come of it.
+fn acts(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Write(_)
+            | Action::EndInput
+            | Action::CloseOutput
+            | Action::Signal(_)
+            | Action::Reachable(_)
+            | Action::Api(_)
+    )
+}
+
+/// A likeness that not every message has.
+fn asks(like: &RawValue) -> bool {
+    !matches!(&*like.get().split_whitespace().collect::<String>(), "{}" | "\"*\"")
+}
+
+/// The names that the steps so far have given.
+#[derive(Default)]
+struct Names {
+    requests: BTreeSet<String>,
+    ids: BTreeSet<String>,
+}
+
+impl Names {
+    /// Refuses a step that uses a name which none before it has given, and notes those that it gives.
+    fn check(&mut self, text: &str, action: &Action) -> Result<(), String> {
+        for rest in text.split(REFERENCE).skip(1) {
+            let name = rest.split("\"}").next().unwrap_or_default();
+            if !self.ids.contains(name) {
+                return Err(format!("no step before this saves an id as {name:?}"));
+            }
+        }
+        if let Action::Answers(name, _) | Action::Stream(OnStream { of: Some(name), .. }) = action
+            && !self.requests.contains(name)
+        {
+            return Err(format!("no step before this names a request {name:?}"));
+        }
+        if let Action::Sees(Sees { save, .. }) | Action::Gets(Gets { save, .. }) = action {
+            self.ids.extend(save.clone());
+        }
+        if let Action::Gets(Gets { name, .. }) = action {
+            self.requests.extend(name.clone());
+        }
+        Ok(())
+    }
+}
+
+/// What a saved id stands behind, up to its name. A quote inside a JSON string is escaped, so this is
+/// found between tokens only.
+pub(super) const REFERENCE: &str = "{\"$ref\":\"";
+
 /// The lines that are no comments, with their numbers.
 fn objects(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
@@ -422,9 +534,6 @@ fn check_header(header: &Header) -> Result<(), String> {
     if header.name.trim().is_empty() {
         return Err("the name is empty".to_owned());
     }
-    if header.rules.is_empty() && !header.recorded {
-        return Err("no rule is named".to_owned());
-    }
     for rule in &header.rules {
         let number = rule.trim_start_matches(|letter: char| letter.is_ascii_uppercase());
         if number.len() == rule.len() || number.parse::<u8>().is_err() {
@@ -433,6 +542,60 @@ fn check_header(header: &Header) -> Result<(), String> {
     }
     if header.players.is_empty() {
         return Err("nobody may play it".to_owned());
+    }
+    check_path(&header.path)?;
+    check_flags(&header.flags)
+}
+
+/// A path could lead to another host, or be commands to a shell that starts the bridge.
+fn check_path(path: &str) -> Result<(), String> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/?&=%._-~+,:@".contains(letter);
+    if path.starts_with('/') && path.chars().all(plain) {
+        return Ok(());
+    }
+    Err("the path must begin with / and have letters, digits and ?&=%._-~+,:@ only".to_owned())
+}
+
+/// The flags that a file may set, as [`check_flags`] has it; each has a value.
+const FLAGS: [&str; 11] = [
+    "--connect-timeout",
+    "--header",
+    "--hold",
+    "--http",
+    "--log-level",
+    "--max-message-bytes",
+    "--notices",
+    "--on-stream-loss",
+    "--orphan-timeout",
+    "--post-timeout",
+    "--recover",
+];
+
+/// Somebody else may have written the file: no flag in it runs a command, reads or writes a file, or
+/// tells the remote something of who plays it.
+fn check_flags(flags: &[String]) -> Result<(), String> {
+    let mut words = flags.iter();
+    while let Some(word) = words.next() {
+        if word == "--cursor-in-query" {
+            continue;
+        }
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word.as_str(), None),
+        };
+        if !FLAGS.contains(&name) {
+            return Err(format!("a file may not set {name:?}, only {}", FLAGS.join(", ")));
+        }
+        match value.or_else(|| words.next().map(String::as_str)) {
+            None => return Err(format!("the flag {name} has no value")),
+            Some(value) if value.starts_with('-') => {
+                return Err(format!("{value:?} is no value of the flag {name}"));
+            }
+            Some(value) if value.contains("${") => {
+                return Err(format!("{value:?} takes a variable of whoever plays the file"));
+            }
+            Some(_) => {}
+        }
     }
     Ok(())
 }
@@ -495,7 +658,16 @@ fn action(text: &str) -> Result<Action, String> {
 }
 
 fn parse<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    serde_json::from_str(text).map_err(|error| {
+        // It is one line of the file, whose number stands before this.
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let reason = error.to_string();
+        let reason = reason.strip_suffix(&place).unwrap_or(&reason);
+        match error.is_syntax() {
+            true => format!("{reason} in column {}", error.column()),
+            false => reason.to_owned(),
+        }
+    })
 }
 
 fn editor(text: &str) -> Result<Action, String> {
@@ -518,7 +690,8 @@ fn editor_raw(text: &str) -> Result<Action, String> {
         lf: bool,
     }
     let fields: Fields = parse(text)?;
-    Ok(written(fields.editor_raw.repeat(fields.times).into_bytes(), fields.lf))
+    let bytes = Repeated::new(fields.editor_raw.into_bytes(), fields.times)?;
+    Ok(Action::Write(Payload::Bytes { bytes, lf: fields.lf }))
 }
 
 fn editor_hex(text: &str) -> Result<Action, String> {
@@ -530,14 +703,8 @@ fn editor_hex(text: &str) -> Result<Action, String> {
         lf: bool,
     }
     let fields: Fields = parse(text)?;
-    Ok(written(hex(&fields.editor_hex)?, fields.lf))
-}
-
-fn written(mut bytes: Vec<u8>, lf: bool) -> Action {
-    if lf {
-        bytes.push(b'\n');
-    }
-    Action::Write(Payload::Bytes(bytes))
+    let bytes = Repeated::new(hex(&fields.editor_hex)?, 1)?;
+    Ok(Action::Write(Payload::Bytes { bytes, lf: fields.lf }))
 }
 
 fn editor_end(text: &str) -> Result<Action, String> {
@@ -668,6 +835,7 @@ fn gets(text: &str) -> Result<Action, String> {
             "it is answered at once by `answer`, or later under its name, not both".to_owned()
         );
     }
+    request.headers.keys().try_for_each(|name| check_name(name))?;
     let body = match (request.body, request.body_like) {
         (Some(_), Some(_)) => return Err("both `body` and `body_like` are given".to_owned()),
         (Some(body), None) if request.bytes => Some((body, Comparison::Bytes)),
@@ -704,6 +872,14 @@ struct AnswerFields {
 
 impl AnswerFields {
     fn read(self) -> Result<Answer, String> {
+        if let Some(status) = self.status.filter(|status| !(200..=599).contains(status)) {
+            return Err(format!("{status} is no status of an answer: 200 to 599 are"));
+        }
+        for (name, value) in &self.headers {
+            check_name(name)?;
+            HeaderValue::from_bytes(value.as_bytes())
+                .map_err(|_| format!("{value:?} is no value of a header"))?;
+        }
         let body = match (self.body, self.text) {
             (Some(_), Some(_)) => return Err("both `body` and `text` are given".to_owned()),
             (Some(body), None) => Some(Body::Message(body)),
@@ -719,6 +895,12 @@ impl AnswerFields {
             fault => Ok(Answer { status: self.status, headers: self.headers, body, fault }),
         }
     }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    HeaderName::from_bytes(name.as_bytes())
+        .map(drop)
+        .map_err(|_| format!("{name:?} is no name of a header"))
 }
 
 fn answers(text: &str) -> Result<Action, String> {
@@ -764,30 +946,30 @@ fn stream(text: &str) -> Result<Action, String> {
     }
     let fields: Fields = parse(text)?;
     let times = fields.times.unwrap_or(1);
+    let repeated = |text: Vec<u8>| Repeated::new(text, times).map(Output::Bytes);
     let mut outputs = Vec::new();
     if let Some(data) = &fields.data {
         let id = fields.id.iter().map(|id| format!("id: {id}\n"));
         let lines = data.split('\n').map(|line| format!("data: {line}\n"));
         let event: String = id.chain(lines).chain(["\n".to_owned()]).collect();
-        outputs.push(Output::Bytes(event.into_bytes()));
+        outputs.push(repeated(event.into_bytes())?);
     }
     if fields.event.is_some() || (fields.id.is_some() && fields.data.is_none()) {
         outputs.push(Output::Event { id: fields.id, message: fields.event });
     }
-    outputs.extend(fields.raw.map(|raw| Output::Bytes(raw.into_bytes())));
-    outputs.extend(fields.hex.map(|text| hex(&text).map(Output::Bytes)).transpose()?);
-    outputs.extend(fields.comment.map(|text| Output::Bytes(format!(": {text}\n\n").into_bytes())));
+    outputs.extend(fields.raw.map(|raw| repeated(raw.into_bytes())).transpose()?);
+    outputs.extend(fields.hex.map(|text| hex(&text).and_then(repeated)).transpose()?);
+    let comment = fields.comment.map(|text| format!(": {text}\n\n").into_bytes());
+    outputs.extend(comment.map(repeated).transpose()?);
     outputs.extend(fields.end.map(|end| match end {
         EndField::Clean => Output::End,
         EndField::Reset => Output::Reset,
     }));
     let [output] = <[Output; 1]>::try_from(outputs)
         .map_err(|outputs| format!("{} things happen on the stream; one must", outputs.len()))?;
-    let output = match output {
-        Output::Bytes(bytes) => Output::Bytes(bytes.repeat(times)),
-        output if fields.times.is_none() => output,
-        _ => return Err("`times` repeats `data`, `raw`, `hex` or `comment`".to_owned()),
-    };
+    if fields.times.is_some() && !matches!(output, Output::Bytes(_)) {
+        return Err("`times` repeats `data`, `raw`, `hex` or `comment`".to_owned());
+    }
     Ok(Action::Stream(OnStream { session: fields.stream, of: fields.of, output }))
 }
 
@@ -986,6 +1168,22 @@ mod tests {
             (r#"{"signal":"TERM"}"#, "a signal is for the live player only"),
             (r#"{"editor_deaf":true}"#, "a closed pipe is for the live player only"),
             (r#"{"gets":{"method":"GET","http":"2"}}"#, "live player only"),
+            (r#"{"editor_raw":"ab","times":99999999999}"#, "more than 512 MiB"),
+            (r#"{"stream":"a","raw":"ab","times":18446744073709551615}"#, "more than 512 MiB"),
+            (r#"{"gets":{"method":"POST"},"answer":{"status":100}}"#, "100 is no status"),
+            (r#"{"gets":{"method":"POST"},"answer":{"status":600}}"#, "600 is no status"),
+            (
+                r#"{"gets":{"method":"POST"},"answer":{"headers":{"a b":""}}}"#,
+                "no name of a header",
+            ),
+            (
+                r#"{"gets":{"method":"POST"},"answer":{"headers":{"a":"\n"}}}"#,
+                "no value of a header",
+            ),
+            (r#"{"gets":{"method":"POST","headers":{"":""}}}"#, "no name of a header"),
+            (r#"{"answers":"a"}"#, "no step before this names a request \"a\""),
+            (r#"{"stream":null,"of":"a","raw":""}"#, "no step before this names a request \"a\""),
+            (r#"{"editor":{"id":{"$ref":"q"}}}"#, "no step before this saves an id as \"q\""),
         ];
         for (line, reason) in cases {
             let (number, found) = refusal(&[HEADER, "// a comment", line]);
@@ -999,7 +1197,11 @@ mod tests {
             ("{}", "missing field"),
             (r#"{"transcript":2,"name":"n","rules":["S1"]}"#, "version 2"),
             (r#"{"transcript":1,"name":" ","rules":["S1"]}"#, "name is empty"),
-            (r#"{"transcript":1,"name":"n","rules":[]}"#, "no rule"),
+            ("[]", "the header must be an object"),
+            ("\u{feff}{}", "byte order mark"),
+            (r#"{"transcript":1,"name":"n","path":"acp"}"#, "must begin with /"),
+            (r#"{"transcript":1,"name":"n","path":"@example.com/"}"#, "must begin with /"),
+            (r#"{"transcript":1,"name":"n","path":"/;id"}"#, "letters, digits"),
             (r#"{"transcript":1,"name":"n","rules":["fast"]}"#, "names no rule"),
             (r#"{"transcript":1,"name":"n","rules":["S1"],"players":[]}"#, "nobody"),
             (r#"{"transcript":1,"name":"n","rules":["S1"],"who":1}"#, "unknown field"),
@@ -1013,11 +1215,73 @@ mod tests {
 
     #[test]
     fn a_file_that_checks_nothing_is_refused() {
-        for step in [r#"{"editor":1}"#, r#"{"api":"reconnect"}"#] {
+        for step in [
+            r#"{"editor":1}"#,
+            r#"{"api":"reconnect"}"#,
+            r#"{"api":"status","expect":{}}"#,
+            r#"{"log_lacks":"a"}"#,
+            r#"{"sees_like":{}}"#,
+            r#"{"sees_like":"*"}"#,
+        ] {
             let (line, reason) = refusal(&[HEADER, step]);
             assert_eq!((line, &reason[..]), (2, "the file checks nothing"));
         }
         assert_eq!(refusal(&[HEADER]), (1, "the file checks nothing".to_owned()));
+    }
+
+    #[test]
+    fn a_file_may_set_flags_that_reach_nothing_of_whoever_plays_it() {
+        let header = |flags: &[&str]| {
+            let flags = serde_json::to_string(flags).unwrap();
+            let header = HEADER.replace('}', &format!(",\"flags\":{flags}}}"));
+            Transcript::parse(&format!("{header}\n{{\"quiet\":true}}"))
+        };
+        let good: [&[&str]; 4] = [
+            &["--hold", "1s", "--cursor-in-query", "--recover=manual"],
+            &["--header", "a: hidden", "--header=b: c=d"],
+            &["--log-level", "trace", "--http", "2", "--notices", "off"],
+            &[],
+        ];
+        for flags in good {
+            assert!(header(flags).is_ok(), "{flags:?}");
+        }
+        let bad: [&[&str]; 15] = [
+            &["--bearer-command", "id"],
+            &["--bearer-command=id"],
+            &["--bearer-env", "HOME"],
+            &["--bearer-file", "a"],
+            &["--log-file", "a"],
+            &["--record=a"],
+            &["--runtime-dir", "a"],
+            &["--api", "0.0.0.0:1"],
+            &["--header", "a: ${HOME}"],
+            &["--header=a: ${HOME}"],
+            &["--header", "--bearer-command=id"],
+            &["--cursor-in-query=--record"],
+            &["--hold"],
+            &["--"],
+            &["http://example.com/"],
+        ];
+        for flags in bad {
+            assert_eq!(header(flags).unwrap_err().line, 1, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_has_one_place() {
+        assert_eq!(refusal(&[HEADER, "{\"quiet\" true}"]).1, "expected `:` in column 10");
+        let (_, reason) = refusal(&[HEADER, r#"{"sees":1,"colour":2}"#]);
+        assert!(!reason.contains("line 1"), "{reason}");
+    }
+
+    #[test]
+    fn repeated_bytes_come_in_pieces_and_are_all_there() {
+        for (length, times) in [(0, 7), (3, 0), (3, 1), (3, 1_000_000), (2_000_000, 3)] {
+            let repeated = Repeated::new(vec![b'x'; length], times).unwrap();
+            let lengths: Vec<usize> = repeated.pieces().map(|piece| piece.len()).collect();
+            assert_eq!(lengths.iter().sum::<usize>(), length * times);
+            assert!(lengths.iter().all(|it| *it <= length.max(Repeated::PIECE)), "{lengths:?}");
+        }
     }
 
     #[test]

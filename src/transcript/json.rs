@@ -1,16 +1,20 @@
 //! Decides whether a message is the one that a transcript expects, and says where it is not.
 //!
 //! Numbers are compared by their text, because `1`, `1.0` and `1e400` are different ids and
-//! different bytes (P1, S6). The order of keys does not matter; of equal keys it does.
+//! different bytes (P1, S6). The order of keys does not matter; of equal keys it does. A string that
+//! stands for no text, as `"\ud800"`, is compared as it is written.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
+/// How deep values may be inside each other to be compared.
+const DEEPEST: usize = 128;
+
 /// A JSON value that keeps what a number looks like and every key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Json {
-    /// `null`, `true`, `false` or a number, by its text.
+    /// `null`, `true`, `false`, a number or a string that stands for no text, as it is written.
     Plain(String),
     /// A string, decoded.
     Text(String),
@@ -24,24 +28,36 @@ impl Json {
     /// Reads a value.
     ///
     /// # Errors
-    /// Why the text is no JSON.
+    /// Why the text cannot be compared.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let raw: &RawValue = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        Self::read(raw).map_err(|error| error.to_string())
+        let raw: &RawValue =
+            serde_json::from_slice(text).map_err(|error| format!("is no JSON: {error}"))?;
+        Self::read(raw, DEEPEST)
     }
 
-    fn read(raw: &RawValue) -> serde_json::Result<Self> {
+    /// Reads a value that is at most so deep.
+    fn read(raw: &RawValue, deepest: usize) -> Result<Self, String> {
         let text = raw.get();
+        let inside = || {
+            deepest.checked_sub(1).ok_or_else(|| format!("is nested deeper than {DEEPEST} levels"))
+        };
+        let wrong = |error: serde_json::Error| format!("is no JSON: {error}");
         Ok(match text.as_bytes().first() {
-            Some(b'"') => Json::Text(serde_json::from_str(text)?),
+            Some(b'"') => decoded(raw).map_or_else(|| Json::Plain(text.to_owned()), Json::Text),
             Some(b'[') => {
-                let items: Vec<&RawValue> = serde_json::from_str(text)?;
-                Json::List(items.into_iter().map(Self::read).collect::<Result<_, _>>()?)
+                let inside = inside()?;
+                let items: Vec<&RawValue> = serde_json::from_str(text).map_err(wrong)?;
+                let read = |item| Self::read(item, inside);
+                Json::List(items.into_iter().map(read).collect::<Result<_, _>>()?)
             }
             Some(b'{') => {
-                let Entries(entries) = serde_json::from_str(text)?;
-                let read = |(key, value): (String, &RawValue)| Ok((key, Self::read(value)?));
-                Json::Object(entries.into_iter().map(read).collect::<serde_json::Result<_>>()?)
+                let inside = inside()?;
+                let Entries(entries) = serde_json::from_str(text).map_err(wrong)?;
+                let read = |(key, value): (&RawValue, &RawValue)| {
+                    let name = decoded(key).unwrap_or_else(|| key.get().to_owned());
+                    Ok((name, Self::read(value, inside)?))
+                };
+                Json::Object(entries.into_iter().map(read).collect::<Result<_, String>>()?)
             }
             _ => Json::Plain(text.to_owned()),
         })
@@ -96,8 +112,13 @@ impl fmt::Display for Json {
     }
 }
 
+/// What a JSON string stands for, if it is a text.
+fn decoded(string: &RawValue) -> Option<String> {
+    serde_json::from_str(string.get()).ok()
+}
+
 /// The entries of an object, in order, duplicates too.
-struct Entries<'text>(Vec<(String, &'text RawValue)>);
+struct Entries<'text>(Vec<(&'text RawValue, &'text RawValue)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -137,6 +158,24 @@ mod tests {
         assert_eq!(difference("[1,1e400,-0]", "[1,1e400,-0]", false), None);
         assert_eq!(difference(r#"{"id":1}"#, r#"{"id":1.0}"#, false).unwrap(), "/id is 1.0, not 1");
         assert_eq!(difference("1", r#""1""#, true).unwrap(), r#"the whole is "1", not 1"#);
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused_and_not_followed() {
+        let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(Json::parse(nested(DEEPEST).as_bytes()).is_ok());
+        for depth in [DEEPEST + 1, 100_000] {
+            let reason = Json::parse(nested(depth).as_bytes()).unwrap_err();
+            assert_eq!(reason, "is nested deeper than 128 levels");
+        }
+    }
+
+    #[test]
+    fn a_string_that_is_no_text_is_compared_as_it_is_written() {
+        let lone = r#"{"\udc00":"\ud800","b":1}"#;
+        assert_eq!(difference(lone, r#"{"b":1,"\udc00":"\ud800"}"#, false), None);
+        assert!(difference(lone, r#"{"b":1,"\udc00":"\ud801"}"#, false).is_some());
+        assert!(difference(lone, r#"{"b":1,"\udc01":"\ud800"}"#, false).is_some());
     }
 
     #[test]

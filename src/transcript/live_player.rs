@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -27,6 +27,13 @@ const SETTLE: Duration = Duration::from_millis(60);
 
 /// How long after the end of the program its last output is read.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// How long a program may take to end after its file; then it is killed.
+const LAST: Duration = Duration::from_secs(1);
+
+/// The longest line of a program's output, and the most of its log that is kept.
+const LONGEST_LINE: usize = 128 << 20;
+/// See [`LONGEST_LINE`].
+const MOST_LOG: usize = 1 << 20;
 
 /// How long after an answer of the API that is not the right one it is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
@@ -80,6 +87,11 @@ impl Bridge {
         if !transcript.header.players.contains(&Player::Live) {
             return Some("it plays in virtual time only");
         }
+        // In a word of a shell's command the rest of such a URL would be a command of its own.
+        let holds = |word: &String| word != URL && word.contains(URL);
+        if transcript.header.path.contains('&') && self.arguments.iter().any(holds) {
+            return Some("its path has an &: let {url} be a word of its own");
+        }
         if !takes(API) && asks_api(transcript) {
             return Some("it asks the API of acp-tether");
         }
@@ -113,6 +125,9 @@ impl Bridge {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
+        // What it starts in its turn ends with it.
+        #[cfg(unix)]
+        command.process_group(0);
         command
     }
 }
@@ -168,6 +183,8 @@ struct LiveStage {
     /// For each request on the board, what it is answered through.
     asked: Vec<Asked>,
     process: Option<u32>,
+    /// Bytes of the log on the board.
+    logged: usize,
     /// Where the program keeps its record, where its API is asked.
     runtime_directory: Option<TempDir>,
     /// The program's API, once it was found.
@@ -200,7 +217,7 @@ impl LiveStage {
         let process = child.id();
         let (read, was_read) = oneshot::channel::<()>();
         let output = child.stdout.take().map(|output| {
-            let lines = read_lines(output, to_happenings.clone(), Happening::Output);
+            let lines = read_lines(output, LONGEST_LINE, to_happenings.clone(), Happening::Output);
             tokio::spawn(async move {
                 // Dropped with the task, however that ends.
                 let _read = read;
@@ -208,7 +225,7 @@ impl LiveStage {
             })
         });
         if let Some(log) = child.stderr.take() {
-            tokio::spawn(read_lines(log, to_happenings.clone(), Happening::Log));
+            tokio::spawn(read_lines(log, MOST_LOG, to_happenings.clone(), Happening::Log));
         }
         tokio::spawn(wait_for_exit(child, was_read, to_happenings));
         drop(context);
@@ -222,6 +239,7 @@ impl LiveStage {
             remote,
             asked: Vec::new(),
             process,
+            logged: 0,
             runtime_directory,
             instance: None,
             output,
@@ -272,6 +290,11 @@ impl LiveStage {
         match happening {
             Happening::Output(mut line) => match line.pop() {
                 Some(b'\n') => self.board.see(Bytes::from(line)),
+                _ if line.len() + 1 >= LONGEST_LINE => {
+                    self.board.fail("S5: the line is longer than 128 MiB".to_owned());
+                    // Nobody reads on: what follows would be the rest of it.
+                    self.output.iter().for_each(JoinHandle::abort);
+                }
                 _ => self.board.fail("S5: the output ended inside a line".to_owned()),
             },
             Happening::Log(text) => {
@@ -279,9 +302,18 @@ impl LiveStage {
                 if text.contains("panicked at") {
                     self.board.fail(format!("the program panicked: {text}"));
                 }
+                self.logged += text.len();
                 self.board.log.push(text);
+                while self.logged > MOST_LOG {
+                    let first = self.board.log.len().div_ceil(2);
+                    let gone = self.board.log.drain(..first);
+                    self.logged -= gone.map(|text| text.len()).sum::<usize>();
+                }
             }
-            Happening::Exited(Ok(status)) => self.board.exit = Some(status.code().unwrap_or(-1)),
+            Happening::Exited(Ok(status)) => {
+                self.board.exit = Some(status.code().unwrap_or(-1));
+                self.board.end = Some(status.to_string());
+            }
             Happening::Exited(Err(error)) => {
                 self.board.fail(format!("the program's end is unknown: {error}"))
             }
@@ -323,6 +355,17 @@ impl LiveStage {
                 Inquiry::Reconnect => instance.reconnect().await.map(|()| RECONNECTING.to_owned()),
             }
         })
+    }
+
+    /// Kills the program and all that it started.
+    fn kill(&self) {
+        #[cfg(unix)]
+        if let Some(group) = self.process.and_then(|process| i32::try_from(process).ok())
+            && let Some(group) = rustix::process::Pid::from_raw(group)
+        {
+            // An error is a group that has gone.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
     }
 
     /// A stream that the program has closed is open no more.
@@ -464,16 +507,40 @@ impl Stage for LiveStage {
             Err(error) => Err(format!("{kill}: {error}")),
         }
     }
+
+    fn finish(&mut self, says_nothing: bool) -> Result<(), String> {
+        self.end_input();
+        self.go_on(Instant::now() + LAST, &|board| board.exit.is_some());
+        let ended_badly = self.board.exit.is_some_and(|code| code != 0);
+        if says_nothing && ended_badly {
+            return Err("the program did not end well after its input".to_owned());
+        }
+        // What it has begun to write shows only when its pipe is closed.
+        let end = self.board.end.clone();
+        self.kill();
+        self.go_on(Instant::now() + LAST, &|_| false);
+        self.board.end = end;
+        Ok(())
+    }
 }
 
+impl Drop for LiveStage {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Hands over each line; one longer than `most` bytes in parts.
 async fn read_lines(
     from: impl AsyncRead + Unpin,
+    most: usize,
     to: mpsc::UnboundedSender<Happening>,
     kind: fn(Vec<u8>) -> Happening,
 ) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
-    while let Ok(1..) = from.read_until(b'\n', &mut line).await {
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    while let Ok(1..) = (&mut from).take(most).read_until(b'\n', &mut line).await {
         if to.send(kind(std::mem::take(&mut line))).is_err() {
             return;
         }

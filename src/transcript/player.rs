@@ -4,8 +4,8 @@
 //! puts what comes out on its [`Board`]. What is expected is compared here, and nowhere else.
 
 use super::format::{
-    Action, Answer, Asks, Body, Comparison, Fault, Gets, OnStream, Output, Payload, Sees, Signal,
-    Start, Step, Streams, Transcript,
+    Action, Answer, Asks, Body, Comparison, Fault, Gets, OnStream, Output, Payload, REFERENCE,
+    Sees, Signal, Start, Step, Streams, Transcript,
 };
 use super::json::Json;
 use crate::core::SessionId;
@@ -88,6 +88,12 @@ pub trait Stage {
     /// # Errors
     /// Why it cannot.
     fn signal(&mut self, signal: Signal) -> Result<(), String>;
+    /// The file is over: the editor closes its end and looks at what still comes. How the program ends
+    /// counts where the file `says_nothing` of it.
+    ///
+    /// # Errors
+    /// It did not end well.
+    fn finish(&mut self, says_nothing: bool) -> Result<(), String>;
 }
 
 /// What came out, and what no step has taken yet.
@@ -99,6 +105,8 @@ pub struct Board {
     pub requests: Vec<Request>,
     /// The code with which the program ended.
     pub exit: Option<i32>,
+    /// The same for a person, or the signal that ended it; where there is a process.
+    pub end: Option<String>,
     /// Steps answer GET and DELETE.
     pub manual: bool,
     /// What the program told its log, line by line.
@@ -266,7 +274,7 @@ pub fn play(transcript: &Transcript, stage: &mut dyn Stage) -> Result<(), Failur
         return Ok(());
     }
     let line = transcript.steps.last().map_or(1, |step| step.line);
-    let quiet = play.quiet();
+    let quiet = play.quiet().and_then(|()| play.finish(transcript));
     quiet.map_err(|reason| play.failure(line, "at the end of the file".to_owned(), reason))
 }
 
@@ -320,15 +328,25 @@ struct Play<'stage> {
 }
 
 impl Play<'_> {
-    fn failure(&mut self, line: usize, step: String, reason: String) -> Failure {
+    fn failure(&mut self, line: usize, step: String, mut reason: String) -> Failure {
         // What the program has to say of it may still be on its way.
         self.stage.settle();
+        if let Some(end) = &self.stage.board().end {
+            reason += &format!("\nthe program has ended: {end}");
+        }
         Failure { line, step, reason, log: self.stage.board().last_words() }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), String> {
         match &step.action {
-            Action::Write(Payload::Bytes(bytes)) => self.stage.write(bytes)?,
+            Action::Write(Payload::Bytes { bytes, lf }) => {
+                for piece in bytes.pieces() {
+                    self.stage.write(&piece)?;
+                }
+                if *lf {
+                    self.stage.write(b"\n")?;
+                }
+            }
             Action::Write(Payload::Message(message)) => {
                 let line = self.resolve(message)? + "\n";
                 self.stage.write(line.as_bytes())?;
@@ -502,7 +520,9 @@ impl Play<'_> {
             }
         };
         match &on.output {
-            Output::Bytes(bytes) => self.stage.send(place, Bytes::from(bytes.clone())),
+            Output::Bytes(bytes) => {
+                bytes.pieces().for_each(|piece| self.stage.send(place, piece));
+            }
             Output::Event { id, message } => {
                 let mut event = id.as_ref().map_or_else(String::new, |id| format!("id: {id}\n"));
                 if let Some(message) = message {
@@ -543,6 +563,22 @@ impl Play<'_> {
         }
     }
 
+    fn finish(&mut self, transcript: &Transcript) -> Result<(), String> {
+        let has =
+            |which: fn(&Action) -> bool| transcript.steps.iter().any(|step| which(&step.action));
+        let may_end = has(|action| {
+            matches!(
+                action,
+                Action::EndInput | Action::CloseOutput | Action::Signal(_) | Action::Exit { .. }
+            )
+        });
+        if self.stage.board().exit.is_some() && !may_end {
+            return Err("the program ended, and no step asks for it".to_owned());
+        }
+        self.stage.finish(!has(|action| matches!(action, Action::Exit { .. })))?;
+        self.stage.board().fault.take().map_or(Ok(()), Err)
+    }
+
     fn named(&self, name: &str) -> Result<usize, String> {
         self.requests.get(name).copied().ok_or_else(|| format!("no request has the name {name:?}"))
     }
@@ -571,8 +607,6 @@ impl Play<'_> {
 
     /// The text of a message, with saved ids where it names them.
     fn resolve(&self, message: &RawValue) -> Result<String, String> {
-        // A quote inside a JSON string is escaped, so this is found between tokens only.
-        const REFERENCE: &str = "{\"$ref\":\"";
         let mut text = String::new();
         let mut rest = message.get();
         while let Some((before, after)) = rest.split_once(REFERENCE) {
@@ -586,7 +620,6 @@ impl Play<'_> {
 }
 
 fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String> {
-    // However deep it is.
     if wanted.as_bytes() == found {
         return None;
     }
@@ -600,7 +633,8 @@ fn compare(wanted: &str, found: &[u8], comparison: Comparison) -> Option<String>
             let differences = wanted.differences(&found, comparison == Comparison::Like);
             (!differences.is_empty()).then(|| differences.join("\n"))
         }
-        (Err(error), _) | (_, Err(error)) => Some(format!("is no JSON: {error}")),
+        (Err(error), _) => Some(format!("what is expected {error}")),
+        (_, Err(error)) => Some(format!("what came {error}")),
     }
 }
 

@@ -536,6 +536,11 @@ impl Stage for VirtualStage {
     fn signal(&mut self, _signal: Signal) -> Result<(), String> {
         Err("the core knows no signals".to_owned())
     }
+
+    /// The core has no other end than the one that a step can ask for.
+    fn finish(&mut self, _: bool) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Who asks through the API; a call of the editor has its own ticket, counted from 1.
