@@ -168,7 +168,7 @@ pub enum Unusable {
     LogFile(String),
     /// The file of a recording cannot be created.
     #[error(
-        "--record cannot create its file ({0}): name one that does not exist yet, in a directory that can be written to"
+        "--record cannot create its file ({0}): name a directory, or a file that does not exist yet, where you can write"
     )]
     Record(String),
 }

@@ -731,8 +731,7 @@ impl Recording {
             (Some(placeholders), _) => {
                 redact::json(&text, placeholders, strings == Strings::Refusal)
             }
-            (None, _) if has_reference(bytes) => text.replace("{\"$ref\"", "{ \"$ref\""),
-            (None, _) => text.into_owned(),
+            (None, _) => redact::without_secrets(&text).replace("{\"$ref\"", "{ \"$ref\""),
         };
         if memchr::memmem::find(shown.as_bytes(), OWN.as_bytes()).is_none() {
             return Some(shown);

@@ -86,12 +86,16 @@ pub enum Member {
     Content,
     /// Nobody knows what it holds: its strings are content, and so are the names of members in it.
     Opaque,
+    /// It holds secrets, which stay hidden where content is shown.
+    Secret,
 }
 
 impl Member {
     /// A member of an object that stands so deep, in the member `holder`.
     fn named(name: &str, holder: &str, depth: usize) -> Self {
         match name {
+            // Of MCP servers and of terminals.
+            "env" | "headers" => Self::Secret,
             _ if is_one_of(IDS, name) => Self::Id,
             _ if is_one_of(WORDS, name) => Self::Word,
             _ if is_one_of(OF_A_MESSAGE, name) && depth == 1 => Self::Id,
@@ -117,7 +121,7 @@ impl Token<'_> {
     /// Whether a recording shows it.
     pub fn may_stay(&self) -> bool {
         match (self.member, self.is_name) {
-            (Member::Opaque, _) => false,
+            (Member::Opaque | Member::Secret, _) => false,
             (_, true) | (Member::Id, _) => true,
             (Member::Word, _) => is_one_of(VALUES, self.raw),
             (Member::Content, _) => false,
@@ -158,10 +162,8 @@ pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<Stri
                 let is_name = std::mem::take(&mut inside.expects_name);
                 if is_name {
                     inside.name = raw;
-                    inside.member = match inside.is_opaque {
-                        true => Member::Opaque,
-                        false => Member::named(raw, inside.holder, depth),
-                    };
+                    let named = || Member::named(raw, inside.holder, depth);
+                    inside.member = inside.hidden.unwrap_or_else(named);
                 }
                 Token { raw, is_name, member: inside.member }
             }
@@ -180,8 +182,8 @@ pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<Stri
 /// An object or an array that is being read.
 struct Inside<'a> {
     is_object: bool,
-    /// Nobody knows what it holds.
-    is_opaque: bool,
+    /// All in it is hidden, for this reason.
+    hidden: Option<Member>,
     /// The member that it is in.
     holder: &'a str,
     /// The member of it that is being read; in an array, the one that the array is in.
@@ -195,15 +197,16 @@ impl<'a> Inside<'a> {
     fn within(around: Option<&Inside<'a>>, text: &str) -> Self {
         let is_object = text.starts_with('{');
         let holder = around.map_or("", |around| around.name);
-        let is_opaque = around.is_some_and(|around| {
+        let hidden = around.and_then(|around| {
             let is_answer = around.is_object && around.holder == "result";
-            around.is_opaque
-                || around.member == Member::Opaque
-                || (is_object && holder == "content" && (is_answer || !has_type(text)))
+            let is_unknown = is_object && holder == "content" && (is_answer || !has_type(text));
+            let inherited = matches!(around.member, Member::Opaque | Member::Secret);
+            let own = inherited.then_some(around.member);
+            around.hidden.or(own).or(is_unknown.then_some(Member::Opaque))
         });
         // Of a member that is a name or a word itself, nobody knows what a list of them is.
-        let member = if is_opaque { Member::Opaque } else { Member::Content };
-        Self { is_object, is_opaque, holder, name: holder, member, expects_name: is_object }
+        let member = hidden.unwrap_or(Member::Content);
+        Self { is_object, hidden, holder, name: holder, member, expects_name: is_object }
     }
 }
 
@@ -216,6 +219,14 @@ fn has_type(text: &str) -> bool {
     }
     let mut objects = serde_json::Deserializer::from_str(text).into_iter::<Typed<'_>>();
     matches!(objects.next(), Some(Ok(Typed { kind })) if is_one_of(VALUES, &kind))
+}
+
+/// What a recording shows of a JSON text where it shows content.
+pub fn without_secrets(text: &str) -> String {
+    each_string(text, |token| {
+        let is_secret = token.member == Member::Secret && !token.is_name;
+        is_secret.then(|| format!("\"{}\"", "x".repeat(token.raw.len())))
+    })
 }
 
 /// The length of the string that a text begins with, its quotes included.
