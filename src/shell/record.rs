@@ -54,7 +54,10 @@ impl Recorder {
         let version = env!("CARGO_PKG_VERSION");
         let name = format!("{stem}, recorded by acp-tether {version} at {time}");
         let header = Recording::header(&name, &flags.shown(), settings.seed);
-        file.write_all(header.as_bytes())?;
+        file.write_all(header.as_bytes()).inspect_err(|_| {
+            // It would keep the next start from creating it.
+            let _ = std::fs::remove_file(&path);
+        })?;
         Ok(Self {
             recording: Recording::new(flags.record_content, settings),
             file,

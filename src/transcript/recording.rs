@@ -53,6 +53,8 @@ pub struct Recording {
     time: Time,
     /// The streams that were asked for and did not end.
     streams: BTreeMap<Generation, Stream>,
+    /// The streams that were asked for as the connection was ended.
+    never_read: BTreeSet<Generation>,
     deletes: u32,
     /// Ids of ours that a play has saved.
     saved: BTreeSet<String>,
@@ -184,6 +186,7 @@ impl Recording {
             calls: BTreeMap::new(),
             time: Time::new(settings),
             streams: BTreeMap::new(),
+            never_read: BTreeSet::new(),
             deletes: 0,
             saved: BTreeSet::new(),
             posts: BTreeSet::new(),
@@ -279,10 +282,15 @@ impl Recording {
         let within =
             waited.map(|Millis(waited)| Millis(waited.saturating_mul(2).saturating_add(2_000)));
         let before = self.text.len();
+        let is_end = effects.iter().any(|effect| matches!(effect, Effect::Delete(_)));
         for effect in effects {
             match effect {
                 Effect::Line(line) => self.sees(line, within),
                 Effect::Post(post) => self.post(post, within),
+                // It is asked for and given up at once: a play gets it, or does not.
+                Effect::Open(open) if is_end => {
+                    self.never_read.insert(open.stream.generation);
+                }
                 Effect::Open(open) => self.open(now, open, within),
                 Effect::Delete(connection) => {
                     self.deletes += 1;
@@ -322,11 +330,15 @@ impl Recording {
     /// it arrived, it gets a moment.
     fn input(&mut self, channel: Channel, step: &str) {
         if self.unnoticed.is_some_and(|before| before != channel) {
-            self.push(r#"{"pass":"40ms"}"#);
-            self.time.clock = sum(self.time.clock, Millis(40));
+            self.give_a_moment();
         }
         self.push(step);
         self.unnoticed = Some(channel);
+    }
+
+    fn give_a_moment(&mut self) {
+        self.push(r#"{"pass":"40ms"}"#);
+        self.time.clock = sum(self.time.clock, Millis(40));
     }
 
     fn push(&mut self, step: &str) {
@@ -459,7 +471,7 @@ impl Recording {
             StreamEvent::Failed(outcome) => outcome.clone(),
             _ => Outcome::Response(Response::default()),
         };
-        if !self.reaches(&name, &first) {
+        if self.never_read.contains(&id.generation) || !self.reaches(&name, &first) {
             self.streams.remove(&id.generation);
             return;
         }
@@ -500,7 +512,13 @@ impl Recording {
                 self.streams.remove(&id.generation);
                 match end {
                     End::Clean => r#""end":"clean""#.to_owned(),
-                    End::Broken(_) => r#""end":"reset""#.to_owned(),
+                    End::Broken(_) => {
+                        if self.unnoticed.take().is_some() {
+                            // A reset overtakes what was sent before it.
+                            self.give_a_moment();
+                        }
+                        r#""end":"reset""#.to_owned()
+                    }
                 }
             }
             StreamEvent::Comment => return,
@@ -940,6 +958,28 @@ mod tests {
             back[1].contains(r#""as":"p3""#) && back[2].contains(r#""answers":"p3""#),
             "{back:?}"
         );
+    }
+
+    #[test]
+    fn a_stream_that_is_asked_for_as_the_connection_ends_is_not_waited_for() {
+        let mut recording = recording();
+        let connection = Connection { id: Bytes::from_static(b"c"), version: None };
+        let effects = [open(1), Effect::Delete(connection)];
+        let steps = steps(&mut recording, 0, &Event::EditorGone, &effects);
+        assert!(steps.iter().all(|step| !step.contains("GET")), "{steps:?}");
+        assert!(steps.iter().any(|step| step.contains("DELETE")), "{steps:?}");
+    }
+
+    #[test]
+    fn a_reset_comes_a_moment_after_what_nothing_shows_to_have_arrived() {
+        let mut recording = recording();
+        steps(&mut recording, 0, &line("{}"), &[open(1)]);
+        steps(&mut recording, 0, &on(1, StreamEvent::Opened { event_epoch: None }), &[]);
+        let id = Some(Bytes::from_static(b"7"));
+        steps(&mut recording, 0, &on(1, StreamEvent::Message { data: None, id }), &[]);
+        let reset = StreamEvent::Ended(End::Broken("reset".to_owned()));
+        let steps = steps(&mut recording, 0, &on(1, reset), &[]);
+        assert!(steps[0].contains("pass") && steps[1].contains("reset"), "{steps:?}");
     }
 
     #[test]

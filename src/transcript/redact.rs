@@ -162,7 +162,7 @@ pub fn each_string(json: &str, mut replace: impl FnMut(Token<'_>) -> Option<Stri
                 let is_name = std::mem::take(&mut inside.expects_name);
                 if is_name {
                     inside.name = raw;
-                    let named = || Member::named(raw, inside.holder, depth);
+                    let named = || Member::named(&decoded(raw), inside.holder, depth);
                     inside.member = inside.hidden.unwrap_or_else(named);
                 }
                 Token { raw, is_name, member: inside.member }
@@ -399,6 +399,12 @@ mod tests {
         ] {
             assert_eq!(shown(text), text);
         }
+    }
+
+    #[test]
+    fn a_member_is_known_however_its_name_is_written() {
+        let text = r#"{"params":{"session\u0049d":"demo-5"}}"#;
+        assert_eq!(shown(text), text);
     }
 
     #[test]
