@@ -22,7 +22,8 @@
 //! | `link` | the first connection |
 //! | `recovery` | what becomes of each request when the connection is lost, and the next one |
 //! | `restore` | how a session is restored |
-//! | `conflict` | how one session fails alone, and what a 404 means |
+//! | `conflict` | how one session fails alone |
+//! | `probe` | what a 404 means: whether the connection lives |
 //! | `doubt` | what a broken stream costs |
 //! | `replay` | in which order a replay and its answer reach the editor |
 //! | [`roster`] | what sessions there are, who is busy, and closing one |
@@ -38,10 +39,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use conflict::Probe;
 use link::Link;
 use message::RequestId;
 use posts::Posting;
+use probe::Probe;
 use recovery::Opening;
 use requests::Ledger;
 use restore::Own;
@@ -60,6 +61,7 @@ mod link;
 pub mod message;
 pub mod methods;
 mod posts;
+mod probe;
 mod recovery;
 pub mod redirect;
 mod remote;
