@@ -9,6 +9,7 @@ use super::link::{Link, answer_to_initialize};
 use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
 use super::posts::Posting;
+use super::requests::OWN_REQUEST;
 use super::restore::Restore;
 use super::session::{Backoff, LaneName, Queued, Renewal, Scope, Session, Standing, Waiter};
 use super::timers::Timer;
@@ -282,7 +283,7 @@ impl Core {
         loop {
             self.own_ids += 1;
             let run = self.settings.seed & 0xffff_ffff;
-            let id = format!("\"acp-tether-own-{run:08x}-{}\"", self.own_ids);
+            let id = format!("\"{OWN_REQUEST}{run:08x}-{}\"", self.own_ids);
             if !self.ledger.is_open(&RequestId::of_own(&id)) {
                 return id;
             }

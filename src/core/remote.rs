@@ -181,8 +181,7 @@ impl Core {
             method if method.attaches() => {
                 if let Some(session) = self.sessions.get_mut(&request.session) {
                     session.attached = true;
-                    let is_failed = matches!(session.standing, Standing::Failed(_));
-                    if method.mends() && is_failed {
+                    if method.mends() && matches!(session.standing, Standing::Failed(_)) {
                         // It is late, and the agent has the session all the same.
                         session.standing = Standing::Sound;
                     }
@@ -195,8 +194,9 @@ impl Core {
         }
     }
 
-    /// The agent agreed to end a session, or has another under its id. What the editor still had in mind for it is not sent
-    /// (V8), and what the agent has not answered it will not answer any more (I19).
+    /// The agent agreed to end a session, or has another under its id. What the editor still had in
+    /// mind for it is not sent (V8), and what the agent has not answered it will not answer any more
+    /// (I19).
     fn end_session(&mut self, scope: &Scope, why: &str, step: &mut Step<'_>) {
         self.drop_restore(scope);
         let Some(session) = self.sessions.get_mut(scope) else { return };

@@ -12,6 +12,9 @@ use super::message::{Id, RequestId};
 use super::methods::Method;
 use super::{Epoch, SessionId};
 
+/// How the ids of our own requests begin (I9).
+pub const OWN_REQUEST: &str = "acp-tether-own-";
+
 /// Both directions.
 #[derive(Debug, Default)]
 pub struct Ledger {

@@ -11,6 +11,7 @@
 use super::player::called;
 use super::redact::{self, Placeholders};
 use crate::core::message::{self, Message};
+use crate::core::requests::OWN_REQUEST;
 use crate::core::roster::{Inquiry, Reply, Ticket};
 use crate::core::{
     Effect, End, Event, Generation, Millis, Open, Outcome, Post, PostId, Response, SessionId,
@@ -33,8 +34,6 @@ const EXIT: Millis = Millis(3_000);
 const UNSEEN: usize = 4_096;
 /// How ids of ours begin, as they stand in a message.
 const OWN: &str = "acp-tether-";
-/// How the ids of our own requests begin.
-const OWN_REQUEST: &str = "acp-tether-own-";
 /// Stands for anything in a message that a step expects.
 const ANYTHING: &str = "\"*\"";
 
