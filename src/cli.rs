@@ -105,8 +105,12 @@ pub enum Command {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = CONNECT_EXAMPLES)]
 pub struct Connect {
-    /// Where the agent is: http:// or https://; a URL without a path means /acp
+    /// Where the agent is: https://, http://, wss:// or ws://; a URL without a path means /acp
     pub url: String,
+
+    /// How messages get there and back [default: what the URL says: ws for wss:// and ws://]
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub transport: Option<TransportName>,
 
     /// Send this header with every request; ${NAME} stands for an environment variable; repeatable
     #[arg(long = "header", value_name = "NAME: VALUE")]
@@ -193,6 +197,7 @@ impl Connect {
     pub fn shown(&self) -> Vec<String> {
         // Every flag is named here, so that none is forgotten.
         let Self {
+            transport,
             headers,
             connect_timeout,
             post_timeout,
@@ -238,6 +243,7 @@ impl Connect {
             (*http == HttpVersion::Http1, "--http=1.1"),
             (*http == HttpVersion::Http2, "--http=2"),
             (*cursor_in_query, "--cursor-in-query"),
+            (*transport == Some(TransportName::Ws), "--transport=ws"),
         ];
         let set = switches.into_iter().filter(|(is_set, _)| *is_set);
         shown.extend(set.map(|(_, flag)| flag.to_owned()));
@@ -342,6 +348,15 @@ pub struct Demo {
     /// Only serve the built-in agent at this address, for an editor to be pointed at
     #[arg(long, value_name = "ADDR")]
     pub serve: Option<SocketAddr>,
+}
+
+/// How messages get to the remote and back (W1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportName {
+    /// Streamable HTTP.
+    Http,
+    /// WebSocket.
+    Ws,
 }
 
 /// Which HTTP to speak (L6).
@@ -472,7 +487,7 @@ mod tests {
     fn a_recording_shows_every_flag_that_decides_what_happens_and_plays_with_it() {
         const HIDDEN: &str = "url bearer-env bearer-file bearer-command api runtime-dir log-level \
             log-file record record-limit record-content help";
-        const SHOWN: [&str; 11] = [
+        const SHOWN: [&str; 12] = [
             "--header=X-Key: hidden",
             "--connect-timeout=1ms",
             "--post-timeout=2ms",
@@ -484,6 +499,7 @@ mod tests {
             "--notices=off",
             "--http=2",
             "--cursor-in-query",
+            "--transport=ws",
         ];
         use clap::CommandFactory;
         let flags = connect(&[&SHOWN[..], &["http://a"]].concat()).unwrap();

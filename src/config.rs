@@ -1,7 +1,8 @@
 //! Turns flags and environment into one [`Config`] that can be used as it is, or that says why not.
 
-use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch};
+use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch, TransportName};
 use crate::core::Settings;
+use crate::core::socket::Transport;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use std::env::VarError;
@@ -60,7 +61,7 @@ pub struct Loopback {
 /// Where the remote is and how it is spoken to.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The endpoint: http or https, without user info and fragment.
+    /// The endpoint, without user info and fragment: https or http, or over a socket wss or ws.
     pub url: Url,
     /// The headers of `--header`, each marked sensitive.
     pub headers: HeaderMap,
@@ -85,6 +86,16 @@ pub enum Bearer {
     Command(String),
 }
 
+impl Remote {
+    /// How messages get there and back.
+    pub fn transport(&self) -> Transport {
+        match self.url.scheme() {
+            "wss" | "ws" => Transport::WebSocket,
+            _ => Transport::Http,
+        }
+    }
+}
+
 impl Bearer {
     /// The flag that says so.
     pub fn flag(&self) -> &'static str {
@@ -104,10 +115,13 @@ pub enum Unusable {
     #[error("the URL cannot be read ({0}): write it as https://HOST/PATH")]
     Url(String),
     /// The URL's scheme is not ours.
-    #[error(
-        "the URL begins with {0}:, and this version speaks Streamable HTTP only: use https: or http:"
-    )]
+    #[error("the URL begins with {0}:, which is none of https:, http:, wss: and ws:")]
     Scheme(String),
+    /// URL and flag speak of two transports.
+    #[error(
+        "the URL begins with {0}:, and --transport says http: leave the flag out, or write http{1}:"
+    )]
+    Transport(String, &'static str),
     /// The URL holds a user name or a password.
     #[error(
         "the URL holds a user name or a password, which others can read: take them out and use \
@@ -177,6 +191,7 @@ impl Config {
     /// Reads the flags; `environment` looks a variable up.
     pub fn new(flags: &Connect, environment: impl Fn(&str) -> Result<String, VarError>) -> Self {
         let settings = Settings {
+            transport: Transport::Http,
             hold: flags.hold,
             connect_timeout: flags.connect_timeout,
             post_timeout: flags.post_timeout,
@@ -195,9 +210,10 @@ impl Config {
         });
         match usable {
             Ok((remote, loopback)) => {
+                let settings = Settings { transport: remote.transport(), ..config.settings };
                 let mut warnings = config.warnings;
                 warnings.extend(exposed_query(&remote.url));
-                Self { remote: Some(remote), loopback, warnings, ..config }
+                Self { settings, remote: Some(remote), loopback, warnings }
             }
             Err(problem) => config.unusable(&problem),
         }
@@ -227,7 +243,7 @@ impl Remote {
             return Err(Unusable::TwoCredentials(bearer.flag()));
         }
         Ok(Self {
-            url: endpoint(&flags.url)?,
+            url: endpoint(&flags.url, flags.transport)?,
             headers,
             bearer,
             http: flags.http,
@@ -349,12 +365,19 @@ fn loopback(text: &str, directory: Option<&PathBuf>) -> Result<Option<Loopback>,
     Ok(Some(Loopback { address, runtime_directory: directory.cloned() }))
 }
 
-fn endpoint(text: &str) -> Result<Url, Unusable> {
+fn endpoint(text: &str, transport: Option<TransportName>) -> Result<Url, Unusable> {
     let text = text.trim();
     let mut url = Url::parse(text).map_err(|error| Unusable::Url(error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(Unusable::Scheme(url.scheme().to_owned()));
-    }
+    let socket = match (url.scheme(), transport) {
+        ("https", Some(TransportName::Ws)) => "wss",
+        ("http", Some(TransportName::Ws)) => "ws",
+        (scheme @ ("wss" | "ws"), Some(TransportName::Http)) => {
+            let ending = if scheme == "wss" { "s" } else { "" };
+            return Err(Unusable::Transport(scheme.to_owned(), ending));
+        }
+        ("https" | "http" | "wss" | "ws", _) => "",
+        (scheme, _) => return Err(Unusable::Scheme(scheme.to_owned())),
+    };
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Unusable::Credentials);
     }
@@ -365,6 +388,10 @@ fn endpoint(text: &str) -> Result<Url, Unusable> {
         url.set_path(DEFAULT_PATH);
     }
     url.set_fragment(None);
+    if !socket.is_empty() {
+        // The default ports are the same.
+        let _ = url.set_scheme(socket);
+    }
     Ok(url)
 }
 
@@ -465,7 +492,7 @@ mod tests {
             ("https://host/?", "https://host/?"),
         ];
         for (text, expected) in cases {
-            assert_eq!(endpoint(text).unwrap().as_str(), expected, "{text}");
+            assert_eq!(endpoint(text, None).unwrap().as_str(), expected, "{text}");
         }
     }
 
@@ -476,15 +503,29 @@ mod tests {
             ("host/acp", "write it as https://HOST/PATH"),
             ("https://", "write it as https://HOST/PATH"),
             ("https:host", "write it as https://HOST/PATH"),
-            ("wss://host/acp", "this version speaks Streamable HTTP only"),
-            ("ws://host/acp", "this version speaks Streamable HTTP only"),
-            ("localhost:8080", "use https: or http:"),
-            ("file:///etc/passwd", "use https: or http:"),
+            ("localhost:8080", "none of https:, http:, wss: and ws:"),
+            ("file:///etc/passwd", "none of https:, http:, wss: and ws:"),
         ];
         for (text, expected) in cases {
-            let message = endpoint(text).unwrap_err().to_string();
+            let message = endpoint(text, None).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn w1_the_url_or_the_flag_says_that_a_socket_is_meant() {
+        let (ws, http) = (Some(TransportName::Ws), Some(TransportName::Http));
+        for (text, flag, expected) in [
+            ("wss://host", None, "wss://host/acp"),
+            ("ws://host:80/x", ws, "ws://host/x"),
+            ("https://host:8443", ws, "wss://host:8443/acp"),
+            ("http://host?a=1", ws, "ws://host/acp?a=1"),
+            ("https://host", http, "https://host/acp"),
+        ] {
+            assert_eq!(endpoint(text, flag).unwrap().as_str(), expected, "{text}");
+        }
+        let message = endpoint("wss://host", http).unwrap_err().to_string();
+        assert!(message.contains("leave the flag out, or write https:"), "{message}");
     }
 
     #[test]
@@ -517,7 +558,7 @@ mod tests {
     #[test]
     fn l8_credentials_in_the_url_are_refused_and_not_echoed() {
         for text in ["https://anna:pa55@host/acp", "https://anna@host", "http://:pa55@host/"] {
-            let problem = endpoint(text).unwrap_err();
+            let problem = endpoint(text, None).unwrap_err();
             assert_eq!(problem, Unusable::Credentials);
             assert!(!problem.to_string().contains("anna"));
             assert!(!problem.to_string().contains("pa55"));

@@ -308,6 +308,7 @@ impl World {
                 self.roster.log(&text);
                 self.checks.log(self.now, level, &text);
             }
+            Effect::Ping(_) => {}
             Effect::Changed => self.roster.changed(),
             Effect::Rpc(ticket, _) => {
                 let (delay, answer) = self.roster.serve(ticket);

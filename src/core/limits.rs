@@ -54,6 +54,13 @@ pub const SILENCE_LEAST: Millis = Millis(10_000);
 /// Heartbeats that are learnt from (L11).
 pub const HEARTBEATS: usize = 3;
 
+/// How often a socket is asked whether it lives (W3).
+pub const PING: Millis = Millis(20_000);
+/// The silence after which a socket is dead (W3).
+pub const SOCKET_SILENCE: Millis = Millis(30_000);
+/// The same where there is reason to doubt it.
+pub const PONG: Millis = Millis(5_000);
+
 /// How long open requests get for their answers after the end of input (S7).
 pub const GRACE: Millis = Millis(500);
 /// How long after the end of input the DELETE is sent at the latest (S7).

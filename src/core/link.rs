@@ -9,6 +9,7 @@ use super::posts::{Posting, is_json};
 use super::recovery::{Down, Opening};
 use super::session::{Backoff, Renewal};
 use super::shutdown::Leaving;
+use super::socket::Transport;
 use super::timers::Timer;
 use super::{
     Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId, limits,
@@ -85,8 +86,10 @@ impl Core {
             Link::Idle | Link::Up(_) => return,
         };
         let failure = match outcome {
+            Outcome::Response(response) if self.settings.transport.is_open(&response) => {
+                return self.initialized(&response, step);
+            }
             Outcome::Response(response) => match response.status {
-                200..=299 => return self.initialized(&response, step),
                 401 if connecting.renewal.is_worth_a_try() => {
                     return self.post_initialize(step);
                 }
@@ -102,13 +105,28 @@ impl Core {
                 }
                 status => {
                     let reason = format!(
-                        "the remote agent refused initialize with HTTP {status}; \
-                         is the URL that of an ACP endpoint?"
+                        "the remote agent refused initialize with HTTP {status}; {}",
+                        self.endpoint_in_doubt()
                     );
                     let failure = Failure::refused(Kind::Http, reason, &response);
                     return self.not_connected(&failure, step);
                 }
             },
+            Outcome::Closed(close) if close.refuses() && connecting.renewal.is_worth_a_try() => {
+                return self.post_initialize(step);
+            }
+            Outcome::Closed(close) if close.refuses() => {
+                let failure = Failure::new(Kind::Auth, Delivery::Refused, close.to_string());
+                return self.not_connected(&failure, step);
+            }
+            Outcome::Closed(close) if close.is_too_large() => {
+                let reason = format!("initialize is too large for the remote agent: {close}");
+                let failure = Failure::new(Kind::TooLarge, Delivery::Refused, reason);
+                return self.not_connected(&failure, step);
+            }
+            Outcome::Closed(close) => {
+                Failure::new(Kind::Connect, Delivery::Unknown, close.to_string())
+            }
             Outcome::Redirected { status, reason } => {
                 let failure = Failure::new(Kind::Http, Delivery::Refused, reason);
                 return self.not_connected(&Failure { status: Some(status), ..failure }, step);
@@ -174,29 +192,30 @@ impl Core {
     fn initialized(&mut self, response: &Response, step: &mut Step<'_>) {
         let Link::Connecting(connecting) = &self.link else { return };
         let request = connecting.request.clone();
-        match answer_to_initialize(&request, response) {
-            Err(failure) => self.not_connected(&failure, step),
-            Ok((true, _)) => {
-                // The agent itself refused: its own error says why.
-                self.ledger.close(&request);
-                step.line(message::as_line(response.body.clone()));
-                let reason = "the remote agent answered initialize with an error";
-                let failure = Failure::new(Kind::Http, Delivery::Unsent, reason);
-                self.not_connected(&failure, step);
-            }
-            Ok((false, None)) => {
-                let reason = "initialize was answered without the header Acp-Connection-Id; \
-                              is the URL that of an ACP endpoint over Streamable HTTP?";
-                self.not_connected(&Failure::refused(Kind::Http, reason, response), step);
-            }
+        let failure = match answer_to_initialize(&request, response, self.settings.transport) {
             Ok((false, Some(connection))) => {
                 self.ledger.close(&request);
                 let (version, offers) = methods::negotiated(&response.body);
                 self.opening = Opening { line: connecting.body.clone(), version, offers };
                 step.line(message::as_line(response.body.clone()));
-                self.up(connection, step);
+                return self.up(connection, step);
             }
-        }
+            Ok((false, None)) => {
+                let reason = "initialize was answered without the header Acp-Connection-Id; \
+                              is the URL that of an ACP endpoint over Streamable HTTP?";
+                Failure::refused(Kind::Http, reason, response)
+            }
+            Ok((true, _)) => {
+                // The agent itself refused: its own error says why.
+                self.ledger.close(&request);
+                step.line(message::as_line(response.body.clone()));
+                let reason = "the remote agent answered initialize with an error";
+                Failure::new(Kind::Http, Delivery::Unsent, reason)
+            }
+            Err(failure) => failure,
+        };
+        self.hang_up(step);
+        self.not_connected(&failure, step);
     }
 
     /// There is a connection: its stream is opened, and what waited for it is posted.
@@ -222,7 +241,8 @@ impl Core {
             _ => None,
         };
         for (scope, session) in std::mem::take(&mut self.sessions) {
-            if let Some(generation) = session.stream.generation() {
+            // A socket is closed with its connection.
+            if let Some(generation) = session.stream.generation().filter(|_| !self.is_socket()) {
                 let epoch = self.epoch;
                 step.out.push(Effect::Close(StreamId { session: scope, epoch, generation }));
             }
@@ -254,6 +274,7 @@ impl Core {
 pub(super) fn answer_to_initialize(
     request: &RequestId,
     response: &Response,
+    transport: Transport,
 ) -> Result<(bool, Option<Connection>), Failure> {
     let wrong = |reason: &str| Err(Failure::refused(Kind::Http, reason, response));
     match message::read(&response.body) {
@@ -269,6 +290,8 @@ pub(super) fn answer_to_initialize(
         Ok(Message::Answer { id, is_error }) if id.key() == *request => {
             let (version, _) = methods::negotiated(&response.body);
             let id = response.connection_id.clone().filter(|id| !id.is_empty());
+            // A socket is a connection whether it has a name or not.
+            let id = id.or((transport == Transport::WebSocket).then(Bytes::new));
             Ok((is_error, id.map(|id| Connection { id, version })))
         }
         Ok(_) => wrong("initialize was answered with another message than its answer"),

@@ -22,6 +22,7 @@
 //! | `link` | the first connection |
 //! | `recovery` | what becomes of each request when the connection is lost, and the next one |
 //! | `restore` | how a session is restored |
+//! | [`socket`] | what is different over WebSocket |
 //! | `conflict` | how one session fails alone |
 //! | `probe` | what a 404 means: whether the connection lives |
 //! | `doubt` | what a broken stream costs |
@@ -47,8 +48,9 @@ use recovery::Opening;
 use requests::Ledger;
 use restore::Own;
 use roster::{Inquiry, Reply, Roster, Ticket};
-use session::{Backoff, Chance, Scope, Session};
+use session::{Backoff, Chance, Renewal, Scope, Session};
 use shutdown::Leaving;
+use socket::{Close, Transport};
 use timers::{Timer, Timers};
 
 mod calls;
@@ -71,6 +73,7 @@ mod restore;
 pub mod roster;
 mod session;
 mod shutdown;
+pub mod socket;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -89,6 +92,8 @@ pub struct Core {
     opening: Opening,
     /// The delays before a lost connection is replaced, until a stream shows that one serves (L12).
     losses: Backoff,
+    /// Sockets that were closed because the credential is refused (W3).
+    refusals: Renewal,
     /// The server numbers answers too, so that a numbered stream can lose nothing (R9).
     numbers_answers: bool,
     /// The editor's last successful sign-in (V4).
@@ -136,6 +141,7 @@ impl Core {
             sessions: BTreeMap::new(),
             opening: Opening::default(),
             losses: Backoff::default(),
+            refusals: Renewal::default(),
             numbers_answers: false,
             signed_in: None,
             own: BTreeMap::new(),
@@ -229,6 +235,7 @@ impl Core {
             Timer::Probe => self.ask_connection(step),
             Timer::Replaced => self.give_up_replaced(step),
             Timer::Silent(scope) => self.silent(&scope, step),
+            Timer::Ping => self.ping(step),
             // What is due is found in `go_on_leaving`.
             Timer::Shutdown => {}
         }
@@ -341,6 +348,8 @@ pub enum Outcome {
     Unsent(String),
     /// It left, or may have; then the network broke. With the reason, for people.
     Broken(String),
+    /// The socket was closed before `initialize` was answered (W3).
+    Closed(Close),
     /// The remote redirects to where we do not follow (L8). With what to do, for people.
     Redirected {
         /// The status of the redirect that was not followed.
@@ -391,7 +400,7 @@ pub enum StreamEvent {
     /// The event being read went over the size limit; the rest of it is skipped. If it has an id, a
     /// [`StreamEvent::Message`] without data follows at its end.
     TooLarge,
-    /// A comment: a sign of life.
+    /// A comment, or whatever else is a sign of life and no message.
     Comment,
     /// The server asks for this delay before a reconnect.
     Retry(Millis),
@@ -399,11 +408,13 @@ pub enum StreamEvent {
     Ended(End),
 }
 
-/// How the body of a stream ended.
+/// How the body of a stream, or a socket, ended.
 #[derive(Clone, Debug)]
 pub enum End {
     /// The server ended the body as HTTP has it: nothing is lost.
     Clean,
+    /// The remote closed the socket, and said why (W3).
+    Closed(Close),
     /// A reset, a timeout, a cut body. With the reason, for people.
     Broken(String),
 }
@@ -421,6 +432,9 @@ pub enum Effect {
     Open(Open),
     /// Drop this stream where it stands. No event follows.
     Close(StreamId),
+    /// Send a ping on the socket that this stream is (W3). What comes back is a
+    /// [`StreamEvent::Comment`].
+    Ping(StreamId),
     /// DELETE the connection; its end is an [`Event::Deleted`].
     Delete(Connection),
     /// Tell the log. Holds no payload and no secret (X1).
@@ -481,6 +495,8 @@ pub enum Level {
 /// What the core is told once, at the start.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// How messages get to the remote and back.
+    pub transport: Transport,
     /// How long messages wait for a link or a stream (`--hold`).
     pub hold: Millis,
     /// How long `initialize` is tried (`--connect-timeout`).
@@ -509,6 +525,7 @@ impl Default for Settings {
     /// The settings that no flag changes.
     fn default() -> Self {
         Self {
+            transport: Transport::Http,
             hold: limits::HOLD,
             connect_timeout: limits::CONNECT_TIMEOUT,
             post_timeout: limits::POST_TIMEOUT,

@@ -154,17 +154,18 @@ impl Core {
             renew_credential: message.renewal.take(),
             body: message.body.clone(),
         }));
-        self.note_sent(&message.waiter, true);
+        self.note_sent(&message, true);
         self.posts.insert(id, Posting::Message(scope.clone(), lane, message));
         self.timers.arm(Timer::Unanswered(id), step.now.plus(self.settings.post_timeout));
     }
 
     /// A message is posted, or waits once more: so does its request.
-    fn note_sent(&mut self, waiter: &Waiter, sent: bool) {
-        if let Waiter::Editor(id) = waiter
+    fn note_sent(&mut self, message: &Queued, sent: bool) {
+        if let Waiter::Editor(id) = &message.waiter
             && let Some(request) = self.ledger.request(id)
         {
             request.sent = sent;
+            request.length = message.body.len();
         }
     }
 
@@ -389,7 +390,7 @@ impl Core {
             LaneName::Messages if message.retried => self.fail_message(&message, &failure, step),
             LaneName::Messages => {
                 self.queued_bytes += message.body.len();
-                self.note_sent(&message.waiter, false);
+                self.note_sent(&message, false);
                 let session = self.sessions.entry(scope.clone()).or_default();
                 session.messages.queue.push_front(Queued { retried: true, ..message });
             }
@@ -411,7 +412,7 @@ impl Core {
         trouble: (Kind, String),
         step: &mut Step<'_>,
     ) {
-        self.note_sent(&message.waiter, false);
+        self.note_sent(&message, false);
         let session = self.sessions.entry(scope.clone()).or_default();
         let waiting = session.lane(lane);
         let delay = match again {
@@ -469,8 +470,10 @@ impl Core {
             Waiter::Question(number) => return self.ledger.forget_question(*number),
             Waiter::Turn(_) | Waiter::Nobody | Waiter::Settled => return,
         };
+        let is_socket = self.is_socket();
         if let Some(request) = self.ledger.request(id) {
-            request.accepted = true;
+            // What was written to a socket may not have arrived (W2).
+            request.accepted = !is_socket;
         }
         if response.truncated && is_json(response) {
             let limit = self.settings.max_message_bytes;
@@ -524,6 +527,10 @@ fn verdict(message: &mut Queued, outcome: Outcome) -> Verdict {
         Outcome::Broken(reason) => {
             let reason = format!("it is not known whether the remote agent got this: {reason}");
             return Verdict::Failed(Failure::new(Kind::Connect, Delivery::Unknown, reason));
+        }
+        Outcome::Closed(close) => {
+            let failure = Failure::new(Kind::Connect, Delivery::Unknown, close.to_string());
+            return Verdict::Failed(failure);
         }
         Outcome::Redirected { status, reason } => {
             let failure = Failure::new(Kind::Http, Delivery::Refused, reason);

@@ -107,7 +107,7 @@ impl Core {
             StreamEvent::Failed(Outcome::NoCredential(reason)) => {
                 self.cannot_ask(&Failure::new(Kind::Auth, Delivery::Unsent, reason), step);
             }
-            StreamEvent::Failed(_) | StreamEvent::Ended(End::Clean | End::Broken(_)) => {
+            StreamEvent::Failed(_) | StreamEvent::Ended(_) => {
                 self.ask_again(step);
             }
             _ => {}

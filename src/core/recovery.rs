@@ -55,6 +55,12 @@ impl Core {
     /// The connection is gone. What may have reached the agent fails; what did not waits for the
     /// next connection (V5).
     pub(super) fn lose(&mut self, why: String, step: &mut Step<'_>) {
+        self.lose_for(why, None, step);
+    }
+
+    /// The connection is gone; where the credential was refused, it is not replaced until a message
+    /// asks (L12).
+    pub(super) fn lose_for(&mut self, why: String, refused: Option<Failure>, step: &mut Step<'_>) {
         if !matches!(self.link, Link::Up(_)) {
             return;
         }
@@ -62,10 +68,9 @@ impl Core {
         self.drop_probe(step);
         self.drop_replaced(step);
         // From here on nothing is posted: a held answer that goes on may free its lane.
+        let renewal = if self.refusals.take() { Renewal::Due } else { Renewal::None };
         let (backoff, told) = (Backoff::default(), why.clone());
-        let down =
-            Down { why: told, request: None, backoff, renewal: Renewal::default(), stopped: None };
-        self.link = Link::Down(down);
+        self.link = Link::Down(Down { why: told, request: None, backoff, renewal, stopped: None });
         self.own.clear();
         self.drop_streams(step);
         self.drop_posts(step);
@@ -78,6 +83,9 @@ impl Core {
                 session.standing = Standing::Restoring(Restore::new(lost(scope)));
             }
             self.queued_bytes -= session.forget_connection();
+        }
+        if let Some(failure) = refused {
+            return self.stop_reconnecting(failure, step);
         }
         // A server that takes every `initialize` and knows no connection is not asked in a storm.
         match self.losses.next(&mut self.chance) {
@@ -179,17 +187,22 @@ impl Core {
 
     /// Our `initialize` has ended.
     pub(super) fn reconnected(&mut self, outcome: Outcome, step: &mut Step<'_>) {
+        let transport = self.settings.transport;
         let Link::Down(down) = &mut self.link else { return };
         let Some(request) = down.request.take() else { return };
         let reason = match outcome {
-            Outcome::Response(response) => match response.status {
-                200..=299 => match answer_to_initialize(&request, &response) {
+            Outcome::Response(response) if transport.is_open(&response) => {
+                let reason = match answer_to_initialize(&request, &response, transport) {
                     Ok((false, Some(connection))) => {
                         return self.up_again(connection, &response, step);
                     }
                     Ok((_, _)) => "the remote agent refused to initialize again".to_owned(),
                     Err(failure) => failure.message,
-                },
+                };
+                self.hang_up(step);
+                reason
+            }
+            Outcome::Response(response) => match response.status {
                 401 if down.renewal.is_worth_a_try() => return self.reconnect(step),
                 status @ (401 | 403) => {
                     let kind = if status == 401 { Kind::Auth } else { Kind::Http };
@@ -203,10 +216,19 @@ impl Core {
                 let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
                 return self.stop_reconnecting(failure, step);
             }
+            Outcome::Closed(close) if close.refuses() && down.renewal.is_worth_a_try() => {
+                return self.reconnect(step);
+            }
+            Outcome::Closed(close) if close.refuses() => {
+                let failure = Failure::new(Kind::Auth, Delivery::Unsent, close.to_string());
+                return self.stop_reconnecting(failure, step);
+            }
+            Outcome::Closed(close) => close.to_string(),
             Outcome::Unsent(reason)
             | Outcome::Broken(reason)
             | Outcome::Redirected { reason, .. } => reason,
         };
+        let Link::Down(down) = &mut self.link else { return };
         let delay = down.backoff.next(&mut self.chance);
         step.log(Level::Warn, format!("the link is not back yet: {reason}"));
         down.why = format!("the connection to the remote agent is lost: {reason}");

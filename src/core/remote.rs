@@ -47,11 +47,18 @@ impl Core {
                 self.withdraw_one(scope, &data, &params, step);
             }
             // The editor has it already (V3).
-            Ok(Message::Notification { .. }) if self.is_held_back(scope) => step
-                .log(Level::Debug, format!("held back a replay on the stream of {}", name(scope))),
+            Ok(Message::Notification { params, .. })
+                if self.is_held_back(&self.scope_of(scope, &params)) =>
+            {
+                step.log(
+                    Level::Debug,
+                    format!("held back a replay on the stream of {}", name(scope)),
+                );
+            }
             Ok(Message::Notification { method, params }) => {
-                self.note_news(scope, Method::named(&method), &params, &data, step);
-                self.retire_if_idle(scope, step);
+                let scope = self.scope_of(scope, &params);
+                self.note_news(&scope, Method::named(&method), &params, &data, step);
+                self.retire_if_idle(&scope, step);
                 step.line(message::as_line(data));
             }
             Ok(Message::Answer { id, is_error }) => {

@@ -39,6 +39,8 @@ pub struct OpenRequest {
     pub session: Option<SessionId>,
     /// It is posted, or was.
     pub sent: bool,
+    /// How many bytes that were.
+    pub length: usize,
     /// The remote has taken it.
     pub accepted: bool,
     /// Its line, where its parameters matter once it succeeds (V2, V4).
@@ -105,6 +107,7 @@ impl Ledger {
             method,
             session,
             sent: false,
+            length: 0,
             accepted: false,
             line: None,
             replays: false,
@@ -174,6 +177,12 @@ impl Ledger {
     /// The open requests that were sent, in the order in which they came.
     pub fn sent(&self) -> Vec<RequestId> {
         self.in_order(|request| request.sent)
+    }
+
+    /// The longest of the open requests that were sent.
+    pub fn longest_sent(&self) -> Option<RequestId> {
+        let sent = self.requests.iter().filter(|(_, request)| request.sent);
+        sent.max_by_key(|(_, request)| request.length).map(|(id, _)| id.clone())
     }
 
     /// The open requests of a scope that were sent, in the order in which they came.

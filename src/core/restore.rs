@@ -254,12 +254,13 @@ impl Core {
 
     /// The session is back.
     fn restored(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let is_socket = self.is_socket();
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let Standing::Restoring(restore) = std::mem::take(&mut session.standing) else { return };
         session.attached = true;
         // The agent replayed to a stream that is not there: it comes with the next one (V3).
         let is_open = matches!(session.stream.state, StreamState::Open { .. });
-        session.stale_replay |= restore.way == Way::Load && !is_open;
+        session.stale_replay |= restore.way == Way::Load && !is_open && !is_socket;
         self.timers.disarm(&Timer::Restore(scope.clone()));
         step.log(Level::Info, format!("{} is restored", name(scope)));
         self.keep_questions(scope, step);

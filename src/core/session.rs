@@ -397,6 +397,11 @@ pub struct Pulse {
 }
 
 impl Pulse {
+    /// When it was last heard.
+    pub fn heard(&self) -> Millis {
+        self.heard
+    }
+
     /// The stream is open from here on.
     pub fn start(&mut self, now: Millis) {
         self.heard = now;

@@ -90,6 +90,7 @@ impl Core {
                 Some(reason.clone())
             }
             Outcome::Redirected { reason, .. } => Some(reason.clone()),
+            Outcome::Closed(close) => Some(close.to_string()),
         };
         if let Some(trouble) = trouble {
             step.log(Level::Warn, format!("the connection was not deleted: {trouble}"));

@@ -18,6 +18,9 @@ use super::{
 impl Core {
     /// Asks for a scope's stream, as its next generation.
     pub(super) fn open_stream(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if self.is_socket() {
+            return self.open_on_socket(scope, step);
+        }
         let asked = self.ask_by_opening(scope, step);
         let (Link::Up(connection), Some(session)) = (&self.link, self.sessions.get_mut(scope))
         else {
@@ -72,7 +75,7 @@ impl Core {
                 let limit = self.settings.max_message_bytes;
                 step.log(
                     Level::Warn,
-                    format!("dropped an event longer than {limit} bytes (--max-message-bytes)"),
+                    format!("dropped a message longer than {limit} bytes (--max-message-bytes)"),
                 );
             }
             StreamEvent::Comment => {
@@ -86,11 +89,17 @@ impl Core {
                     session.stream.floor = floor.min(limits::BACKOFF_CAP);
                 }
             }
+            StreamEvent::Ended(end) if self.is_socket() => self.socket_ended(&end, step),
             StreamEvent::Ended(end) => self.stream_ended(scope, &end, step),
         }
     }
 
-    fn stream_opened(&mut self, id: &StreamId, event_epoch: Option<Bytes>, step: &mut Step<'_>) {
+    pub(super) fn stream_opened(
+        &mut self,
+        id: &StreamId,
+        event_epoch: Option<Bytes>,
+        step: &mut Step<'_>,
+    ) {
         let scope = &id.session;
         self.timers.disarm(&Timer::Unopened(scope.clone()));
         let Some(session) = self.sessions.get_mut(scope) else { return };
@@ -151,12 +160,15 @@ impl Core {
         id: Option<Bytes>,
         step: &mut Step<'_>,
     ) {
+        if !self.is_socket() {
+            // One that ends after its first message must have lived for a while.
+            self.losses.reset();
+        }
         let scope = &stream.session;
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.stream.backoff.reset();
         session.stream.pulse.event(step.now);
         session.stream.gap_is_told = false;
-        self.losses.reset();
         let is_numbered = id.as_ref().is_some_and(|id| !id.is_empty());
         let is_repeat = match (&id, &data) {
             (Some(id), Some(data)) if !id.is_empty() => session.stream.seen.is_repeat(id, data),
@@ -181,11 +193,17 @@ impl Core {
         self.watch(scope);
     }
 
-    /// Watches a stream that shows heartbeats (L11).
+    /// Watches a stream that shows heartbeats (L11), or a socket (W3).
     fn watch(&mut self, scope: &Scope) {
         let Some(session) = self.sessions.get(scope) else { return };
+        let pulse = &session.stream.pulse;
+        let deadline = if self.is_socket() {
+            Some(pulse.heard().plus(limits::SOCKET_SILENCE))
+        } else {
+            pulse.deadline()
+        };
         if let (StreamState::Open { .. }, Some(at), None) =
-            (&session.stream.state, session.stream.pulse.deadline(), self.deaf_since)
+            (&session.stream.state, deadline, self.deaf_since)
         {
             self.timers.arm(Timer::Silent(scope.clone()), at);
         }
@@ -214,12 +232,15 @@ impl Core {
 
     /// No heartbeat came for so long that the stream is dead.
     pub(super) fn silent(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if self.is_socket() {
+            return self.socket_ended(&End::Broken("it fell silent".to_owned()), step);
+        }
         self.cut(scope, "it fell silent", step);
     }
 
     /// The machine slept: nobody knows which stream still lives (L11).
     pub(super) fn woke(&mut self, step: &mut Step<'_>) {
-        step.log(Level::Info, "the machine slept; every stream is opened again");
+        step.log(Level::Info, "the machine slept: what was open may be dead");
         self.reopen_all("the machine slept", step);
         if matches!(self.link, Link::Down(_)) {
             self.reconnect(step);
@@ -229,12 +250,15 @@ impl Core {
     /// A person knows better that the network is back (E1): nothing waits for its backoff, and what
     /// was stopped is tried again with the credential as it is now.
     pub(super) fn reconnect_now(&mut self, step: &mut Step<'_>) {
-        step.log(Level::Info, "asked to reconnect; every stream is opened again");
+        step.log(Level::Info, "asked to reconnect");
         self.reopen_all("it is opened again on demand", step);
         self.connect_now(step);
     }
 
     fn reopen_all(&mut self, why: &str, step: &mut Step<'_>) {
+        if self.is_socket() {
+            return self.test_socket(step);
+        }
         self.ask_anew(step);
         let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
         for scope in scopes {
@@ -376,6 +400,7 @@ impl Core {
                 return self.stop_stream(scope, failure, step);
             }
             Outcome::Unsent(reason) | Outcome::Broken(reason) => (reason, None),
+            Outcome::Closed(close) => (close.to_string(), None),
             Outcome::Redirected { status, reason } => (reason, Some(status)),
             Outcome::Response(response) => (format!("HTTP {}", response.status), None),
         };
@@ -418,6 +443,7 @@ impl Core {
         session.stale_replay |= session.draining.take().is_some();
         match end {
             End::Clean => step.log(Level::Info, format!("the stream of {} ended", name(scope))),
+            End::Closed(close) => step.log(Level::Warn, close.to_string()),
             End::Broken(why) => {
                 step.log(Level::Warn, format!("the stream of {} broke: {why}", name(scope)));
             }

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use super::methods::Offers;
 use super::*;
 
+mod socket;
+
 /// A core and what it did, one line an effect.
 struct World {
     core: Core,
@@ -97,6 +99,7 @@ impl World {
                     let number = self.streams.iter().position(|known| *known == stream).unwrap();
                     writeln!(told, "close {number}")
                 }
+                Effect::Ping(_) => writeln!(told, "ping"),
                 Effect::Delete(_) => writeln!(told, "delete"),
                 Effect::Log(..) => Ok(()),
                 Effect::Changed => {

@@ -314,7 +314,7 @@ impl Recording {
                 Effect::Rpc(ticket, call) => {
                     self.calls.extend(called(call).map(|inquiry| (*ticket, inquiry)));
                 }
-                Effect::Log(..) | Effect::Reply(..) | Effect::Changed => {}
+                Effect::Ping(_) | Effect::Log(..) | Effect::Reply(..) | Effect::Changed => {}
             }
         }
         match waited {
@@ -412,7 +412,7 @@ impl Recording {
             Outcome::Response(response) => self.response(response, None),
             Outcome::NoCredential(_) => r#""status":403"#.to_owned(),
             Outcome::Unsent(_) => r#""status":429"#.to_owned(),
-            Outcome::Broken(_) => r#""how":"broken""#.to_owned(),
+            Outcome::Broken(_) | Outcome::Closed(_) => r#""how":"broken""#.to_owned(),
             Outcome::Redirected { status, .. } => {
                 format!(r#""status":{status},"headers":{{"location":"http://elsewhere.invalid/"}}"#)
             }
@@ -511,6 +511,7 @@ impl Recording {
                 self.streams.remove(&id.generation);
                 match end {
                     End::Clean => r#""end":"clean""#.to_owned(),
+                    End::Closed(close) => format!(r#""close":{}"#, close.code),
                     End::Broken(_) => {
                         if self.unnoticed.take().is_some() {
                             // A reset overtakes what was sent before it.

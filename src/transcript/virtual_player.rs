@@ -329,7 +329,7 @@ impl VirtualStage {
                 Some(inquiry) => self.events.push_back(Event::Inquiry(ticket, inquiry)),
                 None => self.events.extend(echo(ticket, &request)),
             },
-            Effect::Changed => {}
+            Effect::Ping(_) | Effect::Changed => {}
         }
     }
 

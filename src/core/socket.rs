@@ -1,0 +1,192 @@
+//! What is different over WebSocket: one socket in place of POSTs and streams (W).
+//!
+//! To the rest of the core the socket is the connection's own stream, on which everything comes; the
+//! streams of sessions are absent, as with a server that has none (L6). What was written to the socket
+//! counts as posted: nothing tells whether the remote took it.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::error::{Delivery, Failure, Kind};
+use super::link::Link;
+use super::message::Params;
+use super::posts::Posting;
+use super::session::{Renewal, Scope, StreamState, Waiter};
+use super::timers::Timer;
+use super::{
+    Connection, Core, Effect, End, Generation, Level, Open, Response, SessionId, Step, StreamId,
+    limits,
+};
+
+/// How messages get to the remote and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Streamable HTTP: a POST for each message there, streams of events back.
+    #[default]
+    Http,
+    /// One socket for both ways.
+    WebSocket,
+}
+
+/// How the remote closed a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Close {
+    /// The code, as RFC 6455 has it.
+    pub code: u16,
+    /// The remote's own words, if it has any.
+    pub reason: String,
+}
+
+impl Close {
+    /// It refuses the credential: the same one is not tried for ever (W3).
+    pub fn refuses(&self) -> bool {
+        matches!(self.code, 1008 | 4401..=4403)
+    }
+
+    /// A message was too large (W3).
+    pub fn is_too_large(&self) -> bool {
+        self.code == 1009
+    }
+}
+
+impl fmt::Display for Close {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the remote agent closed the socket with code {}", self.code)?;
+        if self.reason.is_empty() { Ok(()) } else { write!(f, " ({})", self.reason) }
+    }
+}
+
+impl Transport {
+    /// Whether this status says that the remote took `initialize`: over a socket, that it speaks
+    /// WebSocket.
+    pub(super) fn is_open(self, response: &Response) -> bool {
+        match self {
+            Self::Http => matches!(response.status, 200..=299),
+            Self::WebSocket => response.status == 101,
+        }
+    }
+}
+
+impl Core {
+    /// Whether there is one socket in place of POSTs and streams.
+    pub(super) fn is_socket(&self) -> bool {
+        self.settings.transport == Transport::WebSocket
+    }
+
+    /// The remote answered, but there is no connection to use: its socket is closed.
+    pub(super) fn hang_up(&self, step: &mut Step<'_>) {
+        if self.is_socket() {
+            step.out.push(Effect::Delete(Connection { id: Bytes::new(), version: None }));
+        }
+    }
+
+    /// What a person should look at where the remote refuses what we begin with.
+    pub(super) fn endpoint_in_doubt(&self) -> &'static str {
+        match self.settings.transport {
+            Transport::Http => "is the URL that of an ACP endpoint?",
+            Transport::WebSocket => {
+                "is the URL that of an ACP endpoint, and does it speak WebSocket? \
+                 if not, write http: or https: and leave --transport out"
+            }
+        }
+    }
+
+    /// What opening a stream is over a socket: it is the connection's, and sessions have none.
+    pub(super) fn open_on_socket(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let (Link::Up(connection), Some(session)) = (&self.link, self.sessions.get_mut(scope))
+        else {
+            return;
+        };
+        session.stream.was_attached = session.attached;
+        if scope.is_some() {
+            session.stream.state = StreamState::Absent;
+            return self.pump(scope, step);
+        }
+        self.generations += 1;
+        let (epoch, generation) = (self.epoch, Generation(self.generations));
+        let stream = StreamId { session: None, epoch, generation };
+        step.out.push(Effect::Open(Open {
+            stream: stream.clone(),
+            connection: connection.clone(),
+            cursor: None,
+            renew_credential: false,
+        }));
+        self.timers.arm(Timer::Ping, step.now.plus(limits::PING));
+        self.stream_opened(&stream, None, step);
+    }
+
+    /// The socket is asked whether it lives, for as long as it does (W3).
+    pub(super) fn ping(&mut self, step: &mut Step<'_>) {
+        let own = self.sessions.get(&None);
+        if let Some(generation) = own.and_then(|own| own.stream.generation()) {
+            let stream = StreamId { session: None, epoch: self.epoch, generation };
+            step.out.push(Effect::Ping(stream));
+            self.timers.arm(Timer::Ping, step.now.plus(limits::PING));
+        }
+    }
+
+    /// The socket may be dead: it is asked, and has little time. A live one is kept, because the
+    /// remote ends its sessions with it (W2).
+    pub(super) fn test_socket(&mut self, step: &mut Step<'_>) {
+        self.ping(step);
+        if self.deaf_since.is_none() && matches!(self.link, Link::Up(_)) {
+            self.timers.arm(Timer::Silent(None), step.now.plus(limits::PONG));
+        }
+    }
+
+    /// The socket is closed, and its connection with it (W2).
+    pub(super) fn socket_ended(&mut self, end: &End, step: &mut Step<'_>) {
+        let own = self.sessions.get(&None).map(|own| &own.stream.state);
+        if let Some(StreamState::Open { since, .. }) = own
+            && since.plus(limits::HEALTHY_AFTER) <= step.now
+        {
+            self.losses.reset();
+            self.refusals = Renewal::None;
+        }
+        let why = match end {
+            End::Clean => "the remote agent closed the socket".to_owned(),
+            End::Closed(close) => close.to_string(),
+            End::Broken(reason) => format!("the socket broke: {reason}"),
+        };
+        let why = format!("the connection is lost: {why}");
+        match end {
+            End::Closed(close) if close.refuses() && !self.refusals.is_worth_a_try() => {
+                let failure = Failure::new(Kind::Auth, Delivery::Unsent, why.as_str());
+                return self.lose_for(why, Some(failure), step);
+            }
+            End::Closed(close) if close.is_too_large() => self.fail_too_large(close, step),
+            _ => {}
+        }
+        self.lose(why, step);
+    }
+
+    /// A message was too large for the remote: the one that is being written, else the longest of
+    /// those that have no answer (W3). It is not sent again.
+    fn fail_too_large(&mut self, close: &Close, step: &mut Step<'_>) {
+        let being_written = self.posts.values().filter_map(|posting| match posting {
+            Posting::Message(_, _, message) => Some((message.body.len(), message.waiter.clone())),
+            Posting::Initialize => None,
+        });
+        let longest = being_written.max_by_key(|(length, _)| *length).map(|(_, waiter)| waiter);
+        let unanswered = || self.ledger.longest_sent().map(Waiter::Editor);
+        let Some(waiter) = longest.or_else(unanswered) else { return };
+        let reason = format!("this message is too large for the remote agent: {close}");
+        match waiter {
+            Waiter::Editor(id) => {
+                let failure = Failure::new(Kind::TooLarge, Delivery::Refused, reason);
+                self.fail(&id, &failure, step);
+            }
+            _ => step.log(Level::Warn, reason),
+        }
+    }
+
+    /// Whose a message is that came on the stream of `came_on`: where a session has no stream of its
+    /// own, what names it is as good as on it.
+    pub(super) fn scope_of(&self, came_on: &Scope, params: &Params<'_>) -> Scope {
+        let (None, Some(named)) = (came_on, &params.session) else { return came_on.clone() };
+        let named = Some(SessionId((&**named).into()));
+        let stream = self.sessions.get(&named).map(|session| &session.stream.state);
+        if matches!(stream, Some(StreamState::Absent)) { named } else { None }
+    }
+}

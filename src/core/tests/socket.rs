@@ -1,0 +1,260 @@
+//! One socket in place of POSTs and streams (W).
+
+use super::*;
+use crate::core::socket::{Close, Transport};
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}"#;
+
+fn socket() -> World {
+    let mut world = World::with(Settings {
+        transport: Transport::WebSocket,
+        hold: Millis(90_000),
+        ..settings()
+    });
+    world.line(INITIALIZE);
+    world
+}
+
+/// A socket that is open, and the session `s`.
+fn up() -> World {
+    let mut world = socket();
+    assert!(world.answer(0, json(101, ANSWER)).ends_with("open 0 -\n"), "nothing but the socket");
+    world.line(r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/"}}"#);
+    world.answer(1, response(202));
+    let told = world.says(0, r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#);
+    assert!(!told.contains("open"), "a session has no stream: {told}");
+    world
+}
+
+fn prompt(id: u32) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"sessionId":"s","prompt":[]}}}}"#
+    )
+}
+
+fn update(text: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+    )
+}
+
+fn closed(code: u16) -> StreamEvent {
+    StreamEvent::Ended(End::Closed(Close { code, reason: "because".into() }))
+}
+
+/// What is written of our own load, and the number of its POST.
+fn restore_of(told: &str) -> (usize, String) {
+    let (_, post) = told.split_once("post ").unwrap();
+    let number = post.split(' ').next().unwrap().parse().unwrap();
+    let (_, id) = post.split_once(r#""id":"#).unwrap();
+    (number, id.split(',').next().unwrap().to_owned())
+}
+
+/// Answers our `initialize`, the last POST, and gives what followed.
+fn back(world: &mut World, told: &str) -> String {
+    let (number, id) = restore_of(told);
+    world.answer(number, json(101, &ANSWER.replace("\"id\":0", &format!("\"id\":{id}"))))
+}
+
+#[test]
+fn w1_a_turn_goes_over_the_one_socket() {
+    let mut world = up();
+    assert!(world.line(&prompt(2)).starts_with("post 2 s"), "it waits for no stream");
+    world.answer(2, response(202));
+    assert_eq!(world.says(0, &update("x")), format!("line {}\n", update("x")));
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+    assert_eq!(world.says(0, answer), format!("line {answer}\n"));
+}
+
+#[test]
+fn w1_a_socket_needs_no_connection_id_and_200_is_none() {
+    let mut world = socket();
+    let Outcome::Response(opened) = json(101, ANSWER) else { panic!() };
+    let opened = Outcome::Response(Response { connection_id: None, ..opened });
+    assert!(world.answer(0, opened).contains("open 0"));
+
+    let mut world = socket();
+    let told = world.answer(0, json(200, ANSWER));
+    assert!(told.contains("does it speak WebSocket?") && !told.contains("open"), "{told}");
+}
+
+#[test]
+fn w1_a_socket_that_is_no_connection_is_closed() {
+    let refusal = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32600,"message":"no"}}"#;
+    for answer in [json(101, refusal), json(101, "{}")] {
+        let mut world = socket();
+        assert!(world.answer(0, answer).contains("delete"));
+        assert!(world.line(INITIALIZE).starts_with("post 1"), "the next one tries again");
+    }
+}
+
+#[test]
+fn w2_a_closed_socket_is_a_lost_connection_whose_sessions_are_restored() {
+    for end in [
+        closed(1011),
+        StreamEvent::Ended(End::Clean),
+        StreamEvent::Ended(End::Broken("cut".into())),
+    ] {
+        let mut world = up();
+        world.line(&prompt(2));
+        world.answer(2, response(202));
+        let told = world.on(0, end);
+        assert!(
+            told.contains(r#""id":2,"error""#) && told.contains(r#""delivery":"unknown""#),
+            "{told}"
+        );
+        let told = back(&mut world, &told);
+        assert!(told.contains("open 1 -") && told.contains("session/load"), "{told}");
+        let (number, id) = restore_of(&told);
+        world.answer(number, response(202));
+        assert_eq!(world.says(1, &update("old")), "", "the editor has the replay already");
+        world.says(1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+        assert_eq!(world.says(1, &update("new")), format!("line {}\n", update("new")));
+        assert!(world.line(&prompt(3)).contains("post"), "the session is used as before");
+    }
+}
+
+#[test]
+fn w2_what_was_not_written_goes_to_the_next_socket() {
+    let mut world = up();
+    let told = world.on(0, closed(1012));
+    assert_eq!(world.line(&prompt(2)), "", "it waits for the link and its session");
+    let told = back(&mut world, &told);
+    let (number, id) = restore_of(&told);
+    world.answer(number, response(202));
+    let told = world.says(1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    assert!(told.contains("session/prompt"), "{told}");
+}
+
+#[test]
+fn l12_a_socket_that_ends_after_its_first_message_makes_no_storm() {
+    let mut world = up();
+    let mut told = world.on(0, closed(1011));
+    let mut dials = 0;
+    while world.now < 60_000 {
+        if told.contains("initialize") {
+            dials += 1;
+            back(&mut world, &told);
+            world.says(world.streams.len() - 1, &update("x"));
+            told = world.on(world.streams.len() - 1, closed(1011));
+        } else {
+            world.now += 50;
+            told = world.step(Event::Timer);
+        }
+    }
+    assert!((5..15).contains(&dials), "{dials} in a minute");
+}
+
+#[test]
+fn w3_a_socket_is_asked_every_20_s_and_is_dead_after_30_s_of_silence() {
+    let mut world = up();
+    world.now = 20_000;
+    assert_eq!(world.step(Event::Timer), "ping\n");
+    world.now = 25_000;
+    world.on(0, StreamEvent::Comment);
+    for now in [40_000, 54_000] {
+        world.now = now;
+        let told = world.step(Event::Timer);
+        assert!(!told.contains("close"), "at {now}: {told}");
+    }
+    world.now = 55_000;
+    let told = world.step(Event::Timer);
+    assert!(told.contains("close 0") && told.contains("initialize"), "{told}");
+}
+
+#[test]
+fn w3_an_editor_that_does_not_read_makes_no_socket_dead() {
+    let mut world = up();
+    world.step(Event::Listening(false));
+    world.now = 100_000;
+    assert_eq!(world.step(Event::Timer), "ping\n");
+    world.step(Event::Listening(true));
+    world.now = 129_000;
+    assert_eq!(world.step(Event::Timer), "ping\n");
+    world.now = 130_000;
+    assert!(world.step(Event::Timer).contains("close 0"), "from here on silence counts");
+}
+
+#[test]
+fn w3_after_sleep_or_on_demand_a_live_socket_is_kept_and_a_dead_one_is_not() {
+    for event in [Event::Woke, Event::Inquiry(Ticket(1), Inquiry::Reconnect)] {
+        let mut world = up();
+        assert!(world.step(event.clone()).contains("ping\n"));
+        world.now = 4_000;
+        world.on(0, StreamEvent::Comment);
+        world.now = 6_000;
+        assert_eq!(world.step(Event::Timer), "");
+        world.step(event);
+        world.now = 11_000;
+        assert!(world.step(Event::Timer).contains("close 0"));
+    }
+}
+
+#[test]
+fn w3_a_refused_credential_is_read_again_once_and_then_stops_the_retries() {
+    for code in [1008, 4401, 4402, 4403] {
+        let mut world = up();
+        let told = world.on(0, closed(code));
+        assert!(told.contains("renewed"), "{code}: {told}");
+        assert!(back(&mut world, &told).contains("open 1"));
+        world.line(&prompt(2));
+        let told = world.on(1, closed(code));
+        assert!(told.contains(r#""kind":"auth""#) && !told.contains("initialize"), "{told}");
+        world.now = 60_000;
+        assert!(!world.step(Event::Timer).contains("initialize"), "it is stopped");
+        assert!(world.line(&prompt(3)).contains("renewed"), "a message asks again (L12)");
+    }
+    let mut world = socket();
+    let refused = || Outcome::Closed(Close { code: 4401, reason: String::new() });
+    assert!(world.answer(0, refused()).contains("post 1 - renewed"));
+    let told = world.answer(1, refused());
+    assert!(told.contains(r#""kind":"auth""#), "{told}");
+}
+
+#[test]
+fn w3_a_socket_that_lived_forgives_a_refusal() {
+    let mut world = up();
+    let told = world.on(0, closed(1008));
+    back(&mut world, &told);
+    world.now = 10_000;
+    assert!(world.on(1, closed(1008)).contains("renewed"));
+}
+
+#[test]
+fn w3_a_message_too_large_fails_alone_as_such_and_is_not_sent_again() {
+    // Being written, or the longest that has no answer.
+    for is_written in [false, true] {
+        let mut world = up();
+        world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/list","params":{}}"#);
+        world.answer(2, response(202));
+        world.line(&prompt(3));
+        if is_written {
+            world.answer(3, response(202));
+        }
+        let told = world.on(0, closed(1009));
+        let lines: Vec<_> = told.lines().filter(|line| line.starts_with("line")).collect();
+        let of = |id: u32, kind: &str| {
+            let id = format!(r#""id":{id},"#);
+            lines.iter().any(|line| line.contains(&id) && line.contains(kind))
+        };
+        assert!(of(3, r#""kind":"too_large""#), "{told}");
+        assert!(of(2, r#""kind":"connection_lost""#), "{told}");
+        let told = back(&mut world, &told);
+        assert!(!told.contains("session/prompt"), "{told}");
+    }
+}
+
+#[test]
+fn w3_initialize_that_is_too_large_is_told_so() {
+    let mut world = socket();
+    let closed = Outcome::Closed(Close { code: 1009, reason: String::new() });
+    assert!(world.answer(0, closed).contains(r#""kind":"too_large""#));
+}
+
+#[test]
+fn s7_the_end_closes_the_socket_and_not_its_stream_before() {
+    let mut world = up();
+    assert_eq!(world.step(Event::EditorGone), "delete\n");
+    assert_eq!(world.step(Event::Deleted(response(204))), "exit\n");
+}
