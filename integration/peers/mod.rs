@@ -13,6 +13,7 @@
 //! | `backpressure` | an editor that reads slowly (P6) |
 //! | `ending` | from the end of input to the exit (S7) |
 //! | `credentials` | tokens that expire, behind a gateway that wants one (L10, X1) |
+//! | `socket` | WebSocket: the official servers, and what a server can do to a socket (W) |
 //! | `turns` | what one turn costs, measured on demand |
 //! | `typescript` | the official TypeScript SDK's server |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -27,6 +28,7 @@ mod faults;
 pub mod hop;
 mod official_client;
 mod official_server;
+mod socket;
 mod turns;
 pub mod typescript;
 mod unchanged;

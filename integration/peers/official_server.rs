@@ -20,6 +20,11 @@ fn l6_a_whole_conversation_passes_over_what_the_server_speaks() {
     converse(&[]);
 }
 
+#[test]
+fn w1_a_whole_conversation_passes_over_a_socket() {
+    converse(&["--transport", "ws"]);
+}
+
 /// The server refuses bodies over 16 MiB, some of them before it has read them.
 #[test]
 fn l10_a_prompt_that_is_too_large_for_the_server_fails_alone() {

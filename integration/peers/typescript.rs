@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The server at work, until dropped.
-struct Served {
+pub struct Served {
     node: Child,
-    url: String,
+    /// Where it is, without a path.
+    pub url: String,
 }
 
 #[test]
 fn s6_a_whole_conversation_passes_with_the_typescript_server() {
-    for flags in [&["--http", "1.1"][..], &[]] {
+    for flags in [&["--http", "1.1"][..], &[], &["--transport", "ws"]] {
         let Some(agent) = Served::start() else { return };
         let mut editor = Editor::connect(&agent.url, flags);
         conversation::hold_all(&mut editor);
@@ -65,7 +66,7 @@ fn p6_ten_thousand_updates_of_the_typescript_server_come_complete_and_in_order()
 
 impl Served {
     /// Starts it; `None` where it cannot be, and that is no failure.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let mut node = Command::new("node")
             .arg("server.mjs")
             .current_dir(installed()?)

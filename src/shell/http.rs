@@ -9,14 +9,18 @@ mod stream;
 pub(super) mod tests;
 
 use self::clients::{Clients, Place};
-use self::request::{Failure, Outgoing};
+pub(super) use self::request::Failure;
+use self::request::Outgoing;
 use self::stream::Told;
 use super::credentials::Credentials;
 use crate::config::Remote;
 use crate::core::{
     Connection, Event, Generation, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
+    limits,
 };
+use bytes::Bytes;
 use reqwest::header::{COOKIE, HeaderMap};
+use reqwest::{StatusCode, Upgraded, Url};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -116,16 +120,30 @@ fn is_last(event: &StreamEvent) -> bool {
     matches!(event, StreamEvent::Refused(_) | StreamEvent::Failed(_) | StreamEvent::Ended(_))
 }
 
+/// A socket begins as a request of HTTP.
+fn over_http(mut url: Url) -> Url {
+    let scheme = match url.scheme() {
+        "wss" => "https",
+        "ws" => "http",
+        _ => return url,
+    };
+    // The default ports are the same.
+    let _ = url.set_scheme(scheme);
+    url
+}
+
 /// The remote, and the connections to it.
 #[derive(Debug)]
-struct Link {
+pub(super) struct Link {
     remote: Remote,
     credentials: Credentials,
     clients: Clients,
 }
 
 impl Link {
-    fn new(remote: Remote) -> Self {
+    /// No connections yet.
+    pub(super) fn new(mut remote: Remote) -> Self {
+        remote.url = over_http(remote.url);
         let mut headers = remote.headers.clone();
         // These stand in the cookie jar.
         headers.remove(COOKIE);
@@ -162,6 +180,32 @@ impl Link {
         let response = outgoing.send(&client).await?;
         self.clients.answered().await;
         answer::read(response, self.remote.max_message_bytes).await
+    }
+
+    /// Asks for a socket (W1). What comes back is the socket and the name of its connection, or what was
+    /// answered instead.
+    pub(super) async fn socket(
+        &self,
+        renew: bool,
+    ) -> Result<Result<(Upgraded, Option<Bytes>), Response>, Failure> {
+        let headers = self.headers(renew).await?;
+        let (request, key) = Outgoing::socket(&self.remote.url, headers)?;
+        let response = request.send(&self.clients.for_sockets()?).await?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return answer::read(response, limits::ERROR_BODY_BYTES).await.map(Err);
+        }
+        let head = answer::head(&response);
+        if !key.is_accepted(response.headers()) {
+            let reason = "the answer to the upgrade is not one of WebSocket".to_owned();
+            return Err(Failure::Broken(reason));
+        }
+        let socket = response.upgrade().await?;
+        Ok(Ok((socket, head.connection_id)))
+    }
+
+    /// The size limit of one message.
+    pub(super) fn limit(&self) -> usize {
+        self.remote.max_message_bytes
     }
 
     async fn stream(&self, open: Open, batches: &mpsc::Sender<Batch>) {

@@ -17,17 +17,20 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 pub mod token;
+mod transport;
 mod watch;
+mod websocket;
 
 use self::api::Api;
 pub(crate) use self::clock::now;
-use self::http::{Batch, Http};
+use self::http::Batch;
 use self::inquiries::{Inquiries, Instance};
 use self::instances::{Directory, Entry, Record};
 use self::methods::Methods;
 use self::record::Recorder;
 use self::stdio::Output;
 use self::token::Token;
+use self::transport::Transport;
 use self::watch::{Seen, Watch};
 use crate::config::{Config, Loopback};
 use crate::core::roster::Ticket;
@@ -95,7 +98,7 @@ struct Shell {
     recorder: Option<Recorder>,
     output: Output,
     /// `None` where the configuration cannot be used.
-    http: Option<Http>,
+    remote: Option<Transport>,
     /// The ends of requests; taken at any time.
     ends: mpsc::UnboundedReceiver<Event>,
     ends_sender: mpsc::UnboundedSender<Event>,
@@ -125,9 +128,9 @@ impl Shell {
             code: config.exit_code(),
             methods: Methods::new(inquiries.asking()),
             inquiries,
-            http: config
+            remote: config
                 .remote
-                .map(|remote| Http::new(remote, ends_sender.clone(), batches_sender)),
+                .map(|remote| Transport::new(remote, ends_sender.clone(), batches_sender)),
             core: Core::new(config.settings),
             start: Instant::now(),
             effects: Vec::new(),
@@ -274,7 +277,7 @@ impl Shell {
     }
 
     fn step(&mut self, event: Event) {
-        let is_awaited = self.http.as_mut().is_none_or(|http| http.is_awaited(&event));
+        let is_awaited = self.remote.as_mut().is_none_or(|remote| remote.is_awaited(&event));
         if self.is_over || !is_awaited {
             return;
         }
@@ -296,18 +299,19 @@ impl Shell {
     }
 
     fn perform(&mut self, effect: Effect) {
-        match (effect, &mut self.http) {
+        match (effect, &mut self.remote) {
             (Effect::Line(line), _) => self.output.line(line),
             (Effect::Log(level, text), _) => tell(level, &text),
             (Effect::Exit, _) => self.is_over = true,
             (Effect::Reply(ticket, reply), _) => self.inquiries.replied(ticket, reply),
             (Effect::Changed, _) => self.inquiries.changed(),
             (Effect::Rpc(ticket, request), _) => self.call(ticket, request),
-            (Effect::Post(post), Some(http)) => http.post(post),
-            (Effect::Abandon(id), Some(http)) => http.abandon(id),
-            (Effect::Open(open), Some(http)) => http.open(open),
-            (Effect::Close(stream), Some(http)) => http.close(&stream),
-            (Effect::Delete(connection), Some(http)) => http.delete(connection),
+            (Effect::Post(post), Some(remote)) => remote.post(post),
+            (Effect::Abandon(id), Some(remote)) => remote.abandon(id),
+            (Effect::Open(open), Some(remote)) => remote.open(open),
+            (Effect::Close(stream), Some(remote)) => remote.close(&stream),
+            (Effect::Ping(stream), Some(remote)) => remote.ping(&stream),
+            (Effect::Delete(connection), Some(remote)) => remote.delete(connection),
             (_, None) => tracing::error!("there is no remote to speak to"),
         }
     }

@@ -17,9 +17,7 @@ pub struct Token(String);
 impl Token {
     /// A new one.
     pub(super) fn fresh() -> io::Result<Self> {
-        let mut bytes = [0; LENGTH / 2];
-        let chance = rustls::crypto::ring::default_provider().secure_random;
-        chance.fill(&mut bytes).map_err(|_| io::Error::other("the system gives no chance"))?;
+        let bytes: [u8; LENGTH / 2] = random()?;
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
@@ -35,6 +33,14 @@ impl Token {
         padded[..length].copy_from_slice(&given[..length]);
         (padded.ct_eq(self.0.as_bytes()) & given.len().ct_eq(&LENGTH)).into()
     }
+}
+
+/// Bytes that nobody can guess.
+pub(super) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let chance = rustls::crypto::ring::default_provider().secure_random;
+    chance.fill(&mut bytes).map_err(|_| io::Error::other("the system gives no chance"))?;
+    Ok(bytes)
 }
 
 impl fmt::Debug for Token {

@@ -1,12 +1,16 @@
-// Serves a scripted agent on the official TypeScript SDK's HTTP server, at a free port of 127.0.0.1.
+// Serves a scripted agent on the official TypeScript SDK's HTTP and WebSocket server, at a free port of 127.0.0.1.
 //
 // Prints the port as its only line on standard output and ends with its standard input. The prompts
 // are those of the agent on the official Rust server: echo TEXT, flood N BYTES, ask TITLE, hold.
 
 import { createServer } from "node:http";
 import { agent, methods, RequestError } from "@agentclientprotocol/sdk";
-import { createNodeHttpHandler } from "@agentclientprotocol/sdk/experimental/node";
+import {
+  createNodeHttpHandler,
+  createNodeWebSocketUpgradeHandler,
+} from "@agentclientprotocol/sdk/experimental/node";
 import { AcpServer } from "@agentclientprotocol/sdk/experimental/server";
+import { WebSocketServer } from "ws";
 
 // What the agent keeps, whatever connections come and go: the updates of each session's turns, and
 // what ends a turn that holds.
@@ -139,6 +143,8 @@ function createAgent() {
     });
 }
 
-const server = createServer(createNodeHttpHandler(new AcpServer({ createAgent })));
+const acp = new AcpServer({ createAgent });
+const server = createServer(createNodeHttpHandler(acp));
+server.on("upgrade", createNodeWebSocketUpgradeHandler(acp, new WebSocketServer({ noServer: true })));
 server.listen(0, "127.0.0.1", () => console.log(server.address().port));
 process.stdin.on("end", () => process.exit()).resume();

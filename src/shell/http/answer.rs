@@ -48,7 +48,8 @@ async fn refusal(head: Response, response: reqwest::Response) -> Response {
     Response { body, truncated: !matches!(end, BodyEnd::Whole), ..head }
 }
 
-fn head(response: &reqwest::Response) -> Response {
+/// The head of a response, without its body.
+pub(super) fn head(response: &reqwest::Response) -> Response {
     let headers = response.headers();
     let bytes = |name| headers.get(name).map(|value| Bytes::copy_from_slice(value.as_bytes()));
     let content_type = bytes(CONTENT_TYPE).unwrap_or_default();

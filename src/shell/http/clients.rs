@@ -103,6 +103,15 @@ impl Clients {
         }
     }
 
+    /// The client for sockets, which are asked for over HTTP/1.1 (over HTTP/2 servers answer 405).
+    pub(super) fn for_sockets(&self) -> Result<Client, Failure> {
+        let mut sockets = lock(&self.posts);
+        match &*sockets {
+            Some(shared) => Ok(shared.client.clone()),
+            None => Ok(sockets.insert(self.shared(Protocol::Http1)?).client.clone()),
+        }
+    }
+
     /// A client with room for one more stream.
     pub(super) async fn for_stream(&self) -> Result<Place, Failure> {
         let protocol = self.protocol().await?;

@@ -3,12 +3,15 @@
 use crate::config::redacted;
 use crate::core::redirect::{Refusal, Verdict, decide};
 use crate::core::{Connection, Outcome, SessionId, limits};
+use crate::shell::token::random;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    LOCATION,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use reqwest::{Client, Method, Request, Response, Url};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use std::error::Error;
 
 const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
@@ -20,7 +23,7 @@ const CURSOR_PARAMETERS: [&str; 2] = ["last_event_id", "lastEventId"];
 
 /// Why there is no response. Holds neither a query nor a header's value (X1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(in crate::shell) enum Failure {
     /// The credential could not be read, and so nothing left.
     NoCredential(String),
     /// Nothing left this machine.
@@ -39,6 +42,33 @@ impl From<Failure> for Outcome {
             Failure::Broken(reason) => Self::Broken(reason),
             Failure::Redirected { status, reason } => Self::Redirected { status, reason },
         }
+    }
+}
+
+/// What tells an answer to our upgrade from any other, and from a cached one.
+#[derive(Debug)]
+pub(super) struct Key(String);
+
+impl Key {
+    /// What RFC 6455 has a server append to the key.
+    const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+    fn fresh() -> Result<Self, Failure> {
+        let bytes = random::<16>().map_err(|error| Failure::Unsent(error.to_string()))?;
+        Ok(Self(BASE64_STANDARD.encode(bytes)))
+    }
+
+    fn header(&self) -> HeaderValue {
+        // Base64 can stand in a header.
+        HeaderValue::from_str(&self.0).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+
+    /// Whether these are the headers of a server that speaks WebSocket.
+    pub(super) fn is_accepted(&self, headers: &HeaderMap) -> bool {
+        let text = format!("{}{}", self.0, Self::SUFFIX);
+        let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        let accept = headers.get(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
+        accept == Some(BASE64_STANDARD.encode(hash).as_bytes())
     }
 }
 
@@ -70,6 +100,16 @@ impl Outgoing {
     /// The DELETE of a connection.
     pub(super) fn delete(url: &Url, headers: HeaderMap) -> Self {
         Self { method: Method::DELETE, url: url.clone(), headers, body: Bytes::new() }
+    }
+
+    /// A GET that asks for a socket, and the key that its answer must know (RFC 6455).
+    pub(super) fn socket(url: &Url, mut headers: HeaderMap) -> Result<(Self, Key), Failure> {
+        let key = Key::fresh()?;
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        headers.insert(SEC_WEBSOCKET_KEY, key.header());
+        Ok((Self { method: Method::GET, url: url.clone(), headers, body: Bytes::new() }, key))
     }
 
     /// Names the connection and the session (L4).
@@ -162,7 +202,7 @@ fn is_canceled(error: &reqwest::Error) -> bool {
 }
 
 /// What went wrong, for people. The outermost texts name layers and URLs, the innermost the matter.
-pub(super) fn reason(error: reqwest::Error) -> String {
+pub(in crate::shell) fn reason(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut parts: Vec<String> = Vec::new();
     for text in causes(&error).map(ToString::to_string) {
