@@ -4,6 +4,7 @@
 use acp_tether::transcript::format::{Player, Transcript};
 use acp_tether::transcript::live_player::{self, Bridge};
 use acp_tether::transcript::player::Failure;
+use acp_tether::transcript::socket::over_socket;
 use acp_tether::transcript::virtual_player::{self, Harm, How};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +13,8 @@ use std::{fs, io, thread};
 
 /// Programs that run at once in the live play.
 const AT_ONCE: usize = 8;
+/// Files that say the same of a socket, at the least.
+const OVER_A_SOCKET: usize = 60;
 
 #[test]
 fn every_transcript_holds_in_virtual_time() {
@@ -22,6 +25,22 @@ fn every_transcript_holds_in_virtual_time() {
 fn every_transcript_holds_against_the_built_program() {
     let bridge = Bridge::connect(env!("CARGO_BIN_EXE_acp-tether"));
     play_all(Player::Live, AT_ONCE, |transcript| live_player::play(transcript, &bridge));
+}
+
+/// What a file says of the core and the editor holds whatever carries the messages.
+#[test]
+fn w1_every_transcript_that_does_not_speak_of_http_holds_over_a_socket() {
+    let played = AtomicUsize::new(0);
+    play_all(Player::Virtual, 2, |transcript| match over_socket(transcript) {
+        Some(transcript) => {
+            played.fetch_add(1, Ordering::Relaxed);
+            virtual_player::play(&transcript)
+        }
+        None => Ok(()),
+    });
+    let is_whole = std::env::var("TRANSCRIPT").is_err();
+    let played = played.into_inner();
+    assert!(!is_whole || played >= OVER_A_SOCKET, "only {played} files");
 }
 
 /// A program without HTTP/2 on the way: what is broken, reused or starved there is something else.
@@ -47,26 +66,38 @@ fn i1_i18_every_transcript_survives_each_effect_failing_in_each_way() {
         How::Broken,
         How::Unanswered,
     ];
-    play_all(Player::Virtual, 2, |transcript| {
-        // A file that moves a hundred megabytes once would move terabytes here.
-        if transcript.steps.iter().any(|step| step.text.contains("\"times\":1250000")) {
-            return Ok(());
-        }
-        let play = |harm: Option<Harm>| {
-            virtual_player::torture(transcript, harm).map_err(|reason| Failure {
-                line: 1,
-                step: format!("{harm:?}"),
-                reason,
-                log: String::new(),
-            })
-        };
-        for effect in 0..play(None)? {
-            for how in ways {
-                play(Some(Harm { effect, how }))?;
-            }
-        }
-        Ok(())
+    play_all(Player::Virtual, 2, |transcript| torture(transcript, &ways));
+}
+
+/// The same over a socket: it is refused, dies, or says nothing.
+#[test]
+fn w2_every_transcript_survives_a_socket_failing_in_each_way() {
+    let ways = [How::Refused(503), How::Unsent, How::Broken, How::Unanswered];
+    play_all(Player::Virtual, 2, |transcript| match over_socket(transcript) {
+        Some(transcript) => torture(&transcript, &ways),
+        None => Ok(()),
     });
+}
+
+fn torture(transcript: &Transcript, ways: &[How]) -> Result<(), Failure> {
+    // A file that moves a hundred megabytes once would move terabytes here.
+    if transcript.steps.iter().any(|step| step.text.contains("\"times\":1250000")) {
+        return Ok(());
+    }
+    let play = |harm: Option<Harm>| {
+        virtual_player::torture(transcript, harm).map_err(|reason| Failure {
+            line: 1,
+            step: format!("{harm:?}"),
+            reason,
+            log: String::new(),
+        })
+    };
+    for effect in 0..play(None)? {
+        for how in ways {
+            play(Some(Harm { effect, how: *how }))?;
+        }
+    }
+    Ok(())
 }
 
 /// A program that answers each line with itself: what the live player does without a remote.

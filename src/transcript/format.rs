@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A scenario.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Transcript {
     /// What it is about, and how it is set up.
     pub header: Header,
@@ -19,7 +19,7 @@ pub struct Transcript {
 }
 
 /// The first object of a file.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
     /// The version of the format, 1.
@@ -114,7 +114,7 @@ pub enum Streams {
 }
 
 /// One step, and where it stands.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Step {
     /// Its line in the file, from 1.
     pub line: usize,
@@ -125,7 +125,7 @@ pub struct Step {
 }
 
 /// What a step does or asks for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Action {
     /// The editor writes bytes.
     Write(Payload),
@@ -193,7 +193,7 @@ impl Signal {
 }
 
 /// A question to the API.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Asks {
     /// What is asked.
     pub inquiry: Inquiry,
@@ -204,7 +204,7 @@ pub struct Asks {
 }
 
 /// Bytes that a step writes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Payload {
     /// The text of a JSON value; names in it are put in when it is played. An LF follows.
     Message(Box<RawValue>),
@@ -219,7 +219,7 @@ pub enum Payload {
 
 /// Bytes that come one or more times. They are made when they are written: a short line of a file
 /// may stand for very many.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Repeated {
     bytes: Vec<u8>,
     times: usize,
@@ -250,7 +250,7 @@ impl Repeated {
 }
 
 /// Lines that the editor must see.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sees {
     /// One, or several in any order.
     pub messages: Vec<Box<RawValue>>,
@@ -274,7 +274,7 @@ pub enum Comparison {
 }
 
 /// A request that the remote must have got.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Gets {
     /// The HTTP method.
     pub method: String,
@@ -301,7 +301,7 @@ pub struct Gets {
 }
 
 /// How the remote answers a request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The HTTP status; 202 where none is given.
     pub status: Option<u16>,
@@ -314,7 +314,7 @@ pub struct Answer {
 }
 
 /// The body of an answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Body {
     /// A JSON message; names in it are put in when it is played.
     Message(Box<RawValue>),
@@ -337,7 +337,7 @@ pub enum Fault {
 }
 
 /// What the remote does on a stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OnStream {
     /// The session whose newest open stream it is; `None` for the connection's.
     pub session: Option<String>,
@@ -348,7 +348,7 @@ pub struct OnStream {
 }
 
 /// What a stream carries.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Output {
     /// An event with an id, a message, or both.
     Event {

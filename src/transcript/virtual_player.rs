@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::core::error::{self, RUNNING_SESSION, UNKNOWN_SESSION};
 use crate::core::message::{self, Malformed, Message};
 use crate::core::roster::{self, Inquiry, Ticket};
+use crate::core::socket::Transport;
 use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
@@ -157,6 +158,8 @@ struct VirtualStage {
     limit: usize,
     /// What the core replied to who asks through the API.
     replies: VecDeque<String>,
+    /// One socket in place of POSTs and streams.
+    is_socket: bool,
     reachable: bool,
     harm: Option<Harm>,
     /// How many requests the core has made.
@@ -186,6 +189,7 @@ impl VirtualStage {
             asked: Vec::new(),
             limit: settings.max_message_bytes,
             replies: VecDeque::new(),
+            is_socket: settings.transport == Transport::WebSocket,
             reachable: true,
             harm: None,
             performed: 0,
@@ -211,9 +215,15 @@ impl VirtualStage {
 
     /// Fails a request of the core, if it is the one.
     fn is_harmed(&mut self, effect: &Effect) -> bool {
+        let is_socket = self.is_socket;
         let tell = |outcome: Outcome| match effect {
             Effect::Post(post) => Some(Event::Posted(post.id, outcome)),
             Effect::Delete(_) => Some(Event::Deleted(outcome)),
+            // A socket that is open can only end.
+            Effect::Open(open) if is_socket => {
+                let event = StreamEvent::Ended(End::Broken(CUT.to_owned()));
+                Some(Event::Stream(open.stream.clone(), event))
+            }
             Effect::Open(open) => {
                 let event = match outcome {
                     Outcome::Response(response) => StreamEvent::Refused(response),
@@ -301,6 +311,8 @@ impl VirtualStage {
                     self.events.push_back(Event::Stream(stream, failed));
                 }
             }
+            // A socket that is of no use is closed without a word.
+            Effect::Delete(Connection { id, .. }) if self.is_socket && id.is_empty() => {}
             Effect::Delete(connection) => {
                 if self.reachable {
                     self.admit(
@@ -329,7 +341,10 @@ impl VirtualStage {
                 Some(inquiry) => self.events.push_back(Event::Inquiry(ticket, inquiry)),
                 None => self.events.extend(echo(ticket, &request)),
             },
-            Effect::Ping(_) | Effect::Changed => {}
+            Effect::Ping(socket) => {
+                self.events.push_back(Event::Stream(socket, StreamEvent::Comment));
+            }
+            Effect::Changed => {}
         }
     }
 
@@ -364,13 +379,23 @@ impl VirtualStage {
         if reply.fault == Some(Fault::Stall) && has_result(reply) {
             return;
         }
-        let outcome = outcome(reply);
+        let mut outcome = outcome(reply);
+        if let Outcome::Response(response) = &mut outcome
+            && self.is_socket
+            && response.status == 200
+        {
+            // What opens a connection is answered on the socket that was asked for.
+            response.status = 101;
+        }
         let event = match &self.asked[place] {
             Asked::Post(id) => Event::Posted(*id, outcome),
             Asked::Delete => Event::Deleted(outcome),
             Asked::Dropped => return,
             Asked::Stream(stream, _) => {
                 self.board.requests[place].open = reply.opens;
+                if self.is_socket {
+                    return;
+                }
                 let event = match outcome {
                     Outcome::Response(_) if reply.opens => StreamEvent::Opened {
                         event_epoch: header(reply, |name| name.ends_with("-event-epoch"))
