@@ -1,6 +1,7 @@
 //! What a seed plans: the kind of server, the settings, and one plain list of what the editor does
 //! and what goes wrong, each with its time.
 
+use acp_tether::core::socket::Transport;
 use acp_tether::core::{Millis, Settings, limits};
 use serde::{Deserialize, Serialize};
 
@@ -232,9 +233,12 @@ impl Plan {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 1);
         let kind = Kind::draw(&mut chance);
+        let is_socket = Chance::new(seed, 5).one_in(4);
+        let kind = if is_socket { kind.over_socket() } else { kind };
         let flags = flags(&mut chance);
         let is_calm = chance.one_in(16);
-        let is_isolated = !is_calm && chance.one_in(8);
+        // Over a socket nothing happens to one session alone.
+        let is_isolated = !is_calm && chance.one_in(8) && !is_socket;
         let calm_at = chance.pick(&[20_000, 60_000, 120_000, 400_000]);
         let latency = chance.pick(&[1, 5, 20, 40]);
         let sessions = chance.between(1, 5) as u8 + u8::from(is_isolated);
@@ -256,7 +260,16 @@ impl Plan {
         let Flags { orphan_timeout, strict, recover_alone, notices } = self.flags;
         let orphan_timeout = Millis(orphan_timeout);
         let seed = self.seed;
-        Settings { orphan_timeout, strict, recover_alone, notices, seed, ..Settings::default() }
+        let transport = if self.kind.is_socket { Transport::WebSocket } else { Transport::Http };
+        Settings {
+            transport,
+            orphan_timeout,
+            strict,
+            recover_alone,
+            notices,
+            seed,
+            ..Settings::default()
+        }
     }
 
     /// Whether the machine sleeps in it.

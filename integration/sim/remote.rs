@@ -13,6 +13,9 @@ use super::chance::Chance;
 /// What a server does where servers differ.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kind {
+    /// It speaks WebSocket: one socket carries all, and ends with its connection.
+    #[serde(default)]
+    pub is_socket: bool,
     /// The protocol version.
     pub version: u8,
     /// Events carry ids, and those after `Last-Event-ID` are sent again.
@@ -52,6 +55,28 @@ pub struct Kind {
     pub asks_again: bool,
 }
 
+impl Kind {
+    /// The same agent behind a socket, which has none of the habits of streams.
+    pub fn over_socket(self) -> Self {
+        let second_prompt = match self.second_prompt {
+            SecondPrompt::Conflict => SecondPrompt::Error,
+            second_prompt => second_prompt,
+        };
+        Self {
+            is_socket: true,
+            numbered: false,
+            numbers_answers: false,
+            names_epoch: false,
+            unknown_get: 200,
+            answers_on_session: false,
+            retry: None,
+            answers_in_body: false,
+            second_prompt,
+            ..self
+        }
+    }
+}
+
 /// What a server makes of a prompt in a running turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SecondPrompt {
@@ -67,6 +92,7 @@ impl Kind {
     /// One of the known servers, or one with any mixture of habits.
     pub fn draw(chance: &mut Chance) -> Self {
         let known = Self {
+            is_socket: false,
             version: 1,
             numbered: false,
             numbers_answers: false,
@@ -398,7 +424,7 @@ impl Remote {
         let sort = Sort::Answer(id.to_owned());
         self.sent.push(Sent { text: text.clone(), session: None, sort });
         let response = Response {
-            status: 200,
+            status: if self.kind.is_socket { 101 } else { 200 },
             content_type: "application/json".into(),
             connection_id: Some(Bytes::from(connection)),
             body: Bytes::from(text),
@@ -465,8 +491,17 @@ impl Remote {
         Ok(kind.names_epoch.then(|| Bytes::from(format!("e{numbering}"))))
     }
 
-    /// The server notices that a reader is gone.
+    /// The server notices that a reader is gone; where that was a socket, its connection is (W2).
     pub fn reader_gone(&mut self, reader: u64) {
+        if self.kind.is_socket {
+            let of = |known: &Connection| known.channels.get(&None)?.reader;
+            let gone = self.connections.iter().find(|(_, known)| of(known) == Some(reader));
+            if let Some(connection) = gone.map(|(connection, _)| connection.clone()) {
+                self.forget(&connection);
+                self.out.retain(|out| !matches!(out, Out::End(ended) if *ended == reader));
+            }
+            return;
+        }
         for channel in self.connections.values_mut().flat_map(|it| it.channels.values_mut()) {
             if channel.reader == Some(reader) {
                 channel.reader = None;
@@ -874,7 +909,7 @@ impl Remote {
             return;
         }
         let Some(known) = self.connections.get_mut(connection) else { return };
-        let channel = known.channel(session, self.numbering);
+        let channel = known.channel(session.filter(|_| !self.kind.is_socket), self.numbering);
         let mut frame = Frame { id: None, data: text, at: self.now };
         if self.kind.numbered && (!is_answer || self.kind.numbers_answers) {
             channel.last_id += 1;

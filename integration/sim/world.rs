@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::LazyLock;
 
 use acp_tether::core::roster::Ticket;
+use acp_tether::core::socket::Close;
 use acp_tether::core::{
     Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
 };
@@ -42,6 +43,8 @@ pub struct World {
     /// What waits for the next POST or GET that it fits.
     armed: Vec<(Fault, Target)>,
     posts: BTreeMap<PostId, Flight>,
+    /// When what was last written to the socket arrives: what follows does not come before.
+    written: u64,
     streams: BTreeMap<u64, Stream>,
     /// Until then nothing of a stream reaches the core: the editor does not read.
     editor_reads_at: u64,
@@ -81,6 +84,7 @@ enum Due {
     Unheld(u64),
     Noticed(u64),
     Beat(u64),
+    Written(PostId),
     Agent(Job),
     Delete(String),
     Deleted(Outcome),
@@ -168,6 +172,7 @@ impl World {
             queued: 0,
             armed: Vec::new(),
             posts: BTreeMap::new(),
+            written: 0,
             streams: BTreeMap::new(),
             editor_reads_at: 0,
             unread: VecDeque::new(),
@@ -298,6 +303,8 @@ impl World {
             },
             Effect::Open(open) => self.open(open),
             Effect::Close(stream) => self.close(&stream),
+            // A socket that is no connection.
+            Effect::Delete(connection) if connection.id.is_empty() => {}
             Effect::Delete(connection) => {
                 self.deleted = true;
                 let id = String::from_utf8_lossy(&connection.id).into_owned();
@@ -308,7 +315,7 @@ impl World {
                 self.roster.log(&text);
                 self.checks.log(self.now, level, &text);
             }
-            Effect::Ping(_) => {}
+            Effect::Ping(socket) => self.ping(&socket),
             Effect::Changed => self.roster.changed(),
             Effect::Rpc(ticket, _) => {
                 let (delay, answer) = self.roster.serve(ticket);
@@ -430,8 +437,17 @@ impl World {
                 self.break_stream(stream, &reason);
             }
             Due::Unheld(stream) => self.unhold(stream),
-            Due::Noticed(stream) => self.remote.reader_gone(stream),
+            Due::Noticed(stream) => {
+                self.remote.reader_gone(stream);
+                self.carry_out();
+            }
             Due::Beat(stream) => self.beat(stream),
+            Due::Written(post) => {
+                let response = Response { status: 202, ..Response::default() };
+                if self.posts.remove(&post).is_some() {
+                    self.step(Event::Posted(post, Outcome::Response(response)));
+                }
+            }
             Due::Agent(job) => {
                 self.remote.go_on(job);
                 self.carry_out();
@@ -562,6 +578,11 @@ impl World {
             | Fault::PostStatus(_) => !is_connect,
             _ => false,
         });
+        if self.plan.kind.is_socket && !is_connect {
+            let flight = Flight { hangs: false, session, is_answer, body: post.body.clone() };
+            self.posts.insert(post.id, flight);
+            return self.write_to_socket(post, fault);
+        }
         let (delay, back) = (self.latency(), self.latency());
         let is_away = self.now < self.network_back_at;
         let id = post.id;
@@ -593,6 +614,59 @@ impl World {
                 self.after(delay, Due::Posted(id, outcome));
             }
             _ => self.after(delay, Due::Arrives(Box::new(post), Way::Whole)),
+        }
+    }
+
+    /// A message is written to the socket, after all before it. A fault of the write is the end of the
+    /// socket, before or after what was written arrives.
+    fn write_to_socket(&mut self, post: Post, fault: Option<Fault>) {
+        let (delay, back) = (self.latency(), self.latency());
+        let id = post.id;
+        let Some(reader) = self.living(Target::Connection).pop() else {
+            let outcome = Outcome::Unsent("the socket is closed".into());
+            return self.after(delay, Due::Posted(id, outcome));
+        };
+        let close = match fault {
+            Some(Fault::PostStatus(Refusal::TooLarge)) => Some(1009),
+            Some(Fault::PostStatus(Refusal::Unauthorized)) => Some(4401),
+            Some(Fault::PostStatus(Refusal::Forbidden)) => Some(1008),
+            Some(Fault::PostStatus(_)) => Some(1011),
+            _ => None,
+        };
+        match fault {
+            Some(Fault::PostHangs) => {
+                // A server that does not read.
+                let patience = self.chance.between(1_000, 80_000);
+                return self
+                    .after(patience, Due::Broken(reader, "it took nothing any more".into()));
+            }
+            Some(Fault::PostUnsent | Fault::PostBroken) => {
+                return self.after(delay, Due::Broken(reader, "reset".into()));
+            }
+            Some(Fault::PostUnacknowledged | Fault::PostHangsTaken) => {
+                self.after(delay + back, Due::Broken(reader, "reset".into()));
+            }
+            _ if close.is_none() => self.after(back, Due::Written(id)),
+            _ => {}
+        }
+        if let Some(code) = close {
+            let close = Close { code, reason: String::new() };
+            self.remote.reader_gone(reader);
+            self.carry_out();
+            return self.queue_on(reader, StreamEvent::Ended(End::Closed(close)), None);
+        }
+        self.written = self.written.max(self.now + delay);
+        self.queued += 1;
+        let arrives = Due::Arrives(Box::new(post), Way::Silent);
+        self.queue.insert((self.written, self.queued), arrives);
+    }
+
+    /// A ping, which a server that lives answers.
+    fn ping(&mut self, socket: &StreamId) {
+        let reader = socket.generation.0;
+        let lives = |stream: &Stream| !stream.is_dead && !stream.is_closed && stream.held.is_none();
+        if self.streams.get(&reader).is_some_and(lives) {
+            self.queue_on(reader, StreamEvent::Comment, None);
         }
     }
 
@@ -663,6 +737,9 @@ impl World {
         let reader = open.stream.generation.0;
         self.link_epochs = self.link_epochs.max(open.stream.epoch.0);
         self.watch_openings(&session);
+        if self.plan.kind.is_socket {
+            return self.open_socket(&open);
+        }
         let fault = self.armed_for(session.as_deref(), |fault| {
             matches!(
                 fault,
@@ -708,6 +785,29 @@ impl World {
                 self.after(delay, Due::Stream(reader, failed("the network is away"), None));
             }
             _ => self.after(delay, Due::Get(Box::new(open))),
+        }
+    }
+
+    /// The socket was there when `initialize` was answered.
+    fn open_socket(&mut self, open: &Open) {
+        let reader = open.stream.generation.0;
+        let stream = Stream {
+            id: open.stream.clone(),
+            last: self.now,
+            is_open: true,
+            is_closed: false,
+            is_dead: false,
+            hangs: false,
+            held: None,
+        };
+        self.streams.insert(reader, stream);
+        if self.remote.get(&text(&open.connection.id), None, None, reader).is_err() {
+            // It was closed meanwhile.
+            return self.queue_on(reader, StreamEvent::Ended(End::Clean), None);
+        }
+        self.carry_out();
+        if let Some(heartbeat) = self.plan.kind.heartbeat {
+            self.after(heartbeat, Due::Beat(reader));
         }
     }
 
