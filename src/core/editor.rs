@@ -70,6 +70,7 @@ impl Core {
         if self.own.contains_key(&key) || !self.ledger.open(id, method, session.clone()) {
             return refuse(step, "a request with this id is open");
         }
+        self.never_use(&key);
         if method == Method::Ours {
             return self.call(line, id, step);
         }

@@ -64,6 +64,11 @@ impl RequestId {
     pub fn of_own(raw: &str) -> Self {
         Self(raw.trim_end_matches('"').into())
     }
+
+    /// The number that follows `prefix` in it, if it is nothing more.
+    pub fn number_after(&self, prefix: &str) -> Option<u32> {
+        self.0.strip_prefix(prefix)?.parse().ok()
+    }
 }
 
 /// What of `params` the core looks at.

@@ -299,13 +299,23 @@ impl Core {
         version.and_then(|version| version.parse::<u32>().ok()).is_some_and(|version| version >= 2)
     }
 
+    fn own_prefix(&self) -> String {
+        format!("\"{OWN_REQUEST}{:08x}-", self.settings.seed & 0xffff_ffff)
+    }
+
+    /// The editor uses an id: no request of ours will, because the answer to the editor's may be late.
+    pub(super) fn never_use(&mut self, id: &RequestId) {
+        if let Some(number) = id.number_after(&self.own_prefix()) {
+            self.own_ids = self.own_ids.max(number.into());
+        }
+    }
+
     /// An id of ours, as raw JSON, that no open request has (I9), nor one to come: another
     /// acp-tether may be the editor's end, and an answer to a request that we gave up may be late.
     pub(super) fn own_id(&mut self) -> String {
         loop {
             self.own_ids += 1;
-            let run = self.settings.seed & 0xffff_ffff;
-            let id = format!("\"{OWN_REQUEST}{run:08x}-{}\"", self.own_ids);
+            let id = format!("{}{}\"", self.own_prefix(), self.own_ids);
             if !self.ledger.is_open(&RequestId::of_own(&id)) {
                 return id;
             }

@@ -621,6 +621,16 @@ fn i9_what_becomes_of_a_restore_that_was_given_up_is_not_taken_for_the_editor_s(
     assert_eq!(world.says(3, &body), format!("line {body}\n"));
 }
 
+/// Its own answer may come late, and would be taken for the one to our restore.
+#[test]
+fn i9_no_request_of_ours_has_an_id_that_the_editor_ever_used() {
+    let mut world = World::with_session();
+    let used = format!(r#""acp-tether-own-00000007-{}""#, world.core.own_ids + 1);
+    world.line(&format!(r#"{{"jsonrpc":"2.0","id":{used},"method":"session/list"}}"#));
+    world.says(0, &format!(r#"{{"jsonrpc":"2.0","id":{used},"result":{{}}}}"#));
+    assert_ne!(world.core.own_id(), used);
+}
+
 #[test]
 fn v3_a_replay_to_a_stream_that_was_not_there_comes_with_the_next_and_is_not_passed_on() {
     let mut world = restoring(Offers { load: true, ..Offers::default() });
