@@ -8,6 +8,7 @@ mod house;
 mod peers;
 mod play;
 mod process;
+mod program;
 mod proxy;
 mod recording;
 mod runner;
