@@ -3,6 +3,7 @@
 
 mod api;
 mod core;
+mod config;
 mod coverage;
 mod house;
 mod peers;
