@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod api;
-mod core;
 mod config;
+mod core;
 mod coverage;
 mod house;
 mod peers;

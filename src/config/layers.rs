@@ -5,8 +5,8 @@ use super::file::{self, Problem, Remote};
 use super::keys::{self, CONFIG, HEADER, Keys, Setting, Source, URL, suggestion};
 use super::{Unusable, exposed_headers};
 use crate::cli::Connect;
-use clap::ArgMatches;
 use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches};
 use std::env::VarError;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -116,7 +116,7 @@ fn setting(key: &str, value: OsString, source: Source) -> Setting {
 }
 
 /// The environment variable of a flag.
-pub(crate) fn variable(key: &str) -> String {
+fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('-', "_").to_ascii_uppercase())
 }
 
@@ -151,9 +151,9 @@ fn variables(
                 "the environment variables {first} and {variable} are one choice: unset one of them"
             )));
         }
-        // A header holds no line break, so that a line is a header.
-        let lines = match name {
-            HEADER => value.lines().filter(|line| !line.trim().is_empty()).collect(),
+        // No header and no path of a reasonable person holds a line break.
+        let lines = match key.get_action() {
+            ArgAction::Append => value.lines().filter(|line| !line.trim().is_empty()).collect(),
             _ => vec![value.as_str()],
         };
         for value in lines {
@@ -354,12 +354,14 @@ mod tests {
                 _ if keys.check(key, "5s").is_ok() => "5s",
                 _ => "5MiB",
             };
-            // Some need --record.
-            let told = told(&["http://a", "--record=r"], &[(&variable(name), value)]);
-            let settings = told.unwrap_or_else(|told| panic!("{name}: {told}")).settings;
-            let variable = Source::Variable(variable(name));
-            let is_there = settings.iter().any(|setting| setting.source == variable);
-            assert!(is_there || name == "record", "{name}: {settings:?}");
+            let variable = variable(name);
+            let environment = |asked: &str| match asked == variable {
+                true => Ok(value.to_owned()),
+                false => Err(VarError::NotPresent),
+            };
+            let settings = variables(&keys, environment).unwrap();
+            let source = Source::Variable(variable.clone());
+            assert_eq!(settings, [setting(name, OsString::from(value), source)], "{name}");
         }
     }
 
