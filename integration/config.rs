@@ -259,6 +259,18 @@ fn x1_a_recording_shows_the_flags_of_every_layer_and_no_secret_of_the_file() {
     assert!(!recorded.contains("s3cret") && !errors.contains("s3cret"), "{recorded} {errors}");
 }
 
+#[test]
+fn a2_sessions_and_close_look_where_the_variable_of_the_runtime_directory_says() {
+    let named = TempDir::new().unwrap();
+    let variable = [("ACP_TETHER_RUNTIME_DIR", named.path().to_str().unwrap())];
+    for (words, code) in [(&["sessions"][..], 0), (&["close", "s1"], 4)] {
+        assert_eq!(run(words, &variable).0, Some(code), "{words:?}");
+        let made = named.path().join("acp-tether");
+        assert!(made.is_dir(), "{words:?}");
+        fs::remove_dir_all(made).unwrap();
+    }
+}
+
 /// What `schemas/config.schema.json` must be.
 fn described() -> Value {
     let cli = Cli::command();
