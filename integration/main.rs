@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod api;
+mod config;
 mod core;
 mod coverage;
 mod house;
 mod peers;
 mod play;
 mod process;
+mod program;
 mod proxy;
 mod recording;
 mod runner;

@@ -1,5 +1,6 @@
 //! The process itself: how it starts, what it ends with, and every way in which an editor goes away.
 
+use crate::program::{PROGRAM, apart, program};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -8,7 +9,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_acp-tether");
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}"#;
 
@@ -115,14 +115,13 @@ struct Program {
 
 impl Program {
     fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Self {
-        let mut command = Command::new(PROGRAM);
+        let mut command = program();
         command.arg("connect").args(arguments);
         Self::spawn(command)
     }
 
     fn spawn(mut command: Command) -> Self {
-        command.env_remove("RUST_LOG").env("NO_PROXY", "127.0.0.1");
-        command.env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"));
+        apart(&mut command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
@@ -183,7 +182,7 @@ impl Drop for Program {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM).args(arguments).stdin(Stdio::null()).output().unwrap()
+    program().args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 #[test]

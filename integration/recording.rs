@@ -7,16 +7,15 @@ use acp_tether::transcript::virtual_player;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use tempfile::TempDir;
 
 use crate::peers::agent::Served;
 use crate::peers::conversation;
 use crate::peers::editor::Editor;
+use crate::program::{PROGRAM, program};
 use crate::proxy::{Fault, Harm, Place, Proxy, Target, Way};
 use crate::runner::{play_each, play_files, transcripts};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_acp-tether");
 
 /// A stream of a session that breaks in the middle of its next piece.
 const CUT: Fault =
@@ -319,7 +318,7 @@ fn a_recording_is_for_its_owner_alone_and_overwrites_nothing() {
     let before = fs::read(&file).unwrap();
 
     for path in [file.clone(), directory.path().join("no/such/directory")] {
-        let mut program = Command::new(PROGRAM)
+        let mut program = program()
             .args(["connect", "--api", "off", "--record"])
             .args([path.as_os_str(), "http://127.0.0.1:9".as_ref()])
             .stdin(Stdio::piped())

@@ -1,8 +1,9 @@
 //! The command line: what a person can type, and the help that explains it.
 
 use crate::core::{Millis, limits};
-use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{NonEmptyStringValueParser, Resettable};
+use clap::{Args, CommandFactory, Id, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -31,6 +32,9 @@ Examples:
   With any other header; ${NAME} stands in no list of processes:
     acp-tether connect --header 'X-Api-Key: ${AGENT_KEY}' https://agents.example.com/acp
 
+  A remote of the configuration file:
+    acp-tether connect work
+
   When something goes wrong, look closer:
     acp-tether connect --log-level debug --log-file /tmp/acp-tether.log https://agents.example.com/acp
 
@@ -42,10 +46,31 @@ Exit codes:
   2   the command line is wrong
   78  the configuration cannot be used; the answer to `initialize` says why
 
+What is not said by a flag can be said by an environment variable, ACP_TETHER_HOLD for --hold, or by
+the remote's table in the configuration file: docs/CONFIG.md, `acp-tether config show`.
+
 Standard output carries the editor's messages and nothing else; logs go to standard error. RUST_LOG
 is read too, and comes before --log-level.";
 
-const CLOSE_EXIT_CODES: &str = "\
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  Who is busy, in every editor window:
+    acp-tether sessions
+
+  The same as it changes:
+    acp-tether sessions --watch
+
+  For a program:
+    acp-tether sessions --json";
+
+const CLOSE_EXAMPLES: &str = "\
+Examples:
+  A session as `acp-tether sessions` lists it:
+    acp-tether close sess_7
+
+  One that two editor windows have:
+    acp-tether close --instance 3f9a sess_7
+
 Exit codes:
   0   it is closed: off the list, while the agent keeps it
   1   it was not closed: it is running and stays, an instance did not answer, or the instances cannot
@@ -76,6 +101,62 @@ Exit codes:
   1   a file does not hold or is no transcript, or nothing was played
   2   the command line is wrong, or a file cannot be read";
 
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  A conversation, with its troubles:
+    acp-tether demo
+
+  An agent to point an editor at:
+    acp-tether demo --serve 127.0.0.1:8080";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  The file that `connect` reads:
+    acp-tether config check
+
+  Another one:
+    acp-tether config check --config ./acp-tether.toml
+
+Whether variables are set and files exist is not checked: `acp-tether config show NAME` tells that.
+
+Exit codes:
+  0   it can be used
+  1   it has problems, or there is no file
+  2   the command line is wrong";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  What the remote `work` is:
+    acp-tether config show work
+
+  What a command line would do:
+    acp-tether config show --hold 1m https://agents.example.com
+
+Exit codes:
+  0   it can be used
+  1   it cannot; standard error says why
+  2   the command line is wrong";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  For bash, for this user:
+    acp-tether completions bash > ~/.local/share/bash-completion/completions/acp-tether
+
+  For zsh, in a directory of $fpath:
+    acp-tether completions zsh > ~/.zfunc/_acp-tether
+
+  For fish:
+    acp-tether completions fish > ~/.config/fish/completions/acp-tether.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  The page that names the commands:
+    acp-tether man > acp-tether.1
+
+  The page of one command:
+    acp-tether man connect > acp-tether-connect.1
+    acp-tether man config show > acp-tether-config-show.1";
+
 /// Carries an editor's ACP session to a remote agent over Streamable HTTP, and keeps it whole.
 #[derive(Debug, Parser)]
 #[command(name = "acp-tether", version = VERSION, after_help = EXAMPLES)]
@@ -85,11 +166,25 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// The command line, where what a flag of `connect` needs may stand elsewhere.
+    pub fn to_complete() -> clap::Command {
+        Self::command()
+            .mut_subcommand("connect", without_requirements)
+            .mut_subcommand("config", |config| config.mut_subcommand("show", without_requirements))
+    }
+}
+
+/// The same, where no flag needs another.
+pub fn without_requirements(command: clap::Command) -> clap::Command {
+    command.mut_args(|flag| flag.requires(Resettable::<Id>::Reset))
+}
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Carry the ACP session on standard input and output to the agent at URL
-    Connect(Connect),
+    /// Carry the ACP session on standard input and output to an agent
+    Connect(Box<Connect>),
     /// List the sessions of every running instance, and who is busy
     Sessions(Sessions),
     /// Take a session off the list, unless it is running; its next prompt brings it back
@@ -99,14 +194,27 @@ pub enum Command {
     Transcript(Transcript),
     /// Show a whole conversation with a small agent that is built in
     Demo(Demo),
+    /// Look at the configuration file
+    #[command(subcommand)]
+    Config(Config),
+    /// Write the completions for a shell
+    Completions(Completions),
+    /// Write the page of the manual
+    Man(Man),
 }
 
 /// The flags of `connect`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = CONNECT_EXAMPLES)]
 pub struct Connect {
-    /// Where the agent is: https://, http://, wss:// or ws://; a URL without a path means /acp
+    /// Where the agent is: https://, http://, wss:// or ws://, where a URL without a path means /acp; or the name of a
+    /// remote in the configuration file
+    #[arg(value_name = "URL|NAME")]
     pub url: String,
+
+    /// The configuration file [default: acp-tether/config.toml in the user's configuration directory]
+    #[arg(long, value_name = "PATH")]
+    pub config: Option<PathBuf>,
 
     /// How messages get there and back [default: what the URL says: ws for wss:// and ws://]
     #[arg(long, value_name = "HOW", value_enum)]
@@ -211,6 +319,7 @@ impl Connect {
             cursor_in_query,
             // A secret, or nothing to a play.
             url: _,
+            config: _,
             bearer: _,
             api: _,
             runtime: _,
@@ -277,8 +386,18 @@ pub struct Runtime {
     pub directory: Option<PathBuf>,
 }
 
+impl Runtime {
+    /// The directory for those who read no configuration file: the flag before the variable.
+    pub fn chosen(&self) -> Option<PathBuf> {
+        let variable =
+            || std::env::var_os("ACP_TETHER_RUNTIME_DIR").filter(|path| !path.is_empty());
+        self.directory.clone().or_else(|| variable().map(PathBuf::from))
+    }
+}
+
 /// The flags of `sessions`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = SESSIONS_EXAMPLES)]
 pub struct Sessions {
     /// Write JSON, as schemas/sessions.schema.json describes it
     #[arg(long)]
@@ -295,7 +414,7 @@ pub struct Sessions {
 
 /// The flags of `close`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = CLOSE_EXIT_CODES)]
+#[command(after_help = CLOSE_EXAMPLES)]
 pub struct Close {
     /// The session's id
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -344,6 +463,7 @@ pub struct Play {
 
 /// The flags of `demo`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = DEMO_EXAMPLES)]
 pub struct Demo {
     /// Only serve the built-in agent at this address, for an editor to be pointed at
     #[arg(long, value_name = "ADDR")]
@@ -357,6 +477,54 @@ pub enum TransportName {
     Http,
     /// WebSocket.
     Ws,
+}
+
+/// What is done with the configuration file.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Config {
+    /// Check the whole file, and tell every problem with its line
+    Check(Check),
+    /// Show what `connect` would do with the same words, and where each value comes from; secrets are hidden
+    Show(Box<Show>),
+}
+
+/// The flags of `config check`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct Check {
+    /// The file [default: acp-tether/config.toml in the user's configuration directory]
+    #[arg(long, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+}
+
+/// The flags of `config show`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = SHOW_EXAMPLES)]
+pub struct Show {
+    /// What `connect` would be told.
+    #[command(flatten)]
+    pub connect: Connect,
+
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags of `completions`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct Completions {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// The flags of `man`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub struct Man {
+    /// The command to write the page of [default: the page that names them all]
+    #[arg(value_name = "COMMAND")]
+    pub path: Vec<String>,
 }
 
 /// Which HTTP to speak (L6).
@@ -443,7 +611,7 @@ mod tests {
     fn connect(arguments: &[&str]) -> Result<Connect, clap::Error> {
         let all = ["acp-tether", "connect"].iter().chain(arguments);
         match Cli::try_parse_from(all)?.command {
-            Command::Connect(flags) => Ok(flags),
+            Command::Connect(flags) => Ok(*flags),
             other => panic!("{other:?}"),
         }
     }
@@ -485,8 +653,8 @@ mod tests {
 
     #[test]
     fn a_recording_shows_every_flag_that_decides_what_happens_and_plays_with_it() {
-        const HIDDEN: &str = "url bearer-env bearer-file bearer-command api runtime-dir log-level \
-            log-file record record-limit record-content help";
+        const HIDDEN: &str = "url config bearer-env bearer-file bearer-command api runtime-dir \
+            log-level log-file record record-limit record-content help";
         const SHOWN: [&str; 12] = [
             "--header=X-Key: hidden",
             "--connect-timeout=1ms",

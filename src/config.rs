@@ -1,5 +1,9 @@
 //! Turns flags and environment into one [`Config`] that can be used as it is, or that says why not.
 
+pub(crate) mod file;
+pub(crate) mod keys;
+pub mod layers;
+
 use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch, TransportName};
 use crate::core::Settings;
 use crate::core::socket::Transport;
@@ -180,6 +184,9 @@ pub enum Unusable {
         "--log-file cannot be opened for writing ({0}): name a file in a directory that exists and can be written to"
     )]
     LogFile(String),
+    /// The configuration file, an environment variable or the name of a remote cannot be used.
+    #[error("{0}")]
+    Layers(String),
     /// The file of a recording cannot be created.
     #[error(
         "--record cannot create its file ({0}): name a directory, or a file that does not exist yet, where you can write"
@@ -187,9 +194,46 @@ pub enum Unusable {
     Record(String),
 }
 
+impl Unusable {
+    /// The same, told beside the key of a file or the variable that it is about.
+    fn beside_key(&self) -> String {
+        let told = self.to_string();
+        match self {
+            Self::HeaderForm(_) | Self::HeaderName(_) => {
+                "HTTP does not allow this name: use letters, digits and hyphens".to_owned()
+            }
+            // They begin with a name and a colon.
+            _ if told.starts_with("--") => {
+                told.split_once(": ").map_or(told.clone(), |(_, what)| what.to_owned())
+            }
+            _ => told,
+        }
+    }
+}
+
 impl Config {
     /// Reads the flags; `environment` looks a variable up.
     pub fn new(flags: &Connect, environment: impl Fn(&str) -> Result<String, VarError>) -> Self {
+        let config = Self::bare(flags);
+        let usable = Remote::new(flags, environment).and_then(|remote| {
+            Ok((remote, loopback(&flags.api, flags.runtime.directory.as_ref())?))
+        });
+        match usable {
+            Ok((remote, loopback)) => {
+                let warnings = exposed_query(&remote.url).into_iter().collect();
+                let settings = Settings { transport: remote.transport(), ..config.settings };
+                Self { settings, remote: Some(remote), loopback, warnings }
+            }
+            Err(problem) => config.unusable(&problem),
+        }
+    }
+
+    /// What is left of flags that cannot be used.
+    pub fn refused(flags: &Connect, problem: &Unusable) -> Self {
+        Self::bare(flags).unusable(problem)
+    }
+
+    fn bare(flags: &Connect) -> Self {
         let settings = Settings {
             transport: Transport::Http,
             hold: flags.hold,
@@ -203,20 +247,7 @@ impl Config {
             seed: RandomState::new().build_hasher().finish(),
             unusable: None,
         };
-        let warnings = exposed_headers(&flags.headers);
-        let config = Self { settings, remote: None, loopback: None, warnings };
-        let usable = Remote::new(flags, environment).and_then(|remote| {
-            Ok((remote, loopback(&flags.api, flags.runtime.directory.as_ref())?))
-        });
-        match usable {
-            Ok((remote, loopback)) => {
-                let settings = Settings { transport: remote.transport(), ..config.settings };
-                let mut warnings = config.warnings;
-                warnings.extend(exposed_query(&remote.url));
-                Self { settings, remote: Some(remote), loopback, warnings }
-            }
-            Err(problem) => config.unusable(&problem),
-        }
+        Self { settings, remote: None, loopback: None, warnings: Vec::new() }
     }
 
     /// What the process ends with when the editor is gone (S9).
@@ -254,20 +285,23 @@ impl Remote {
 }
 
 /// Secrets in the arguments, which every process of the machine can read (K93).
-fn exposed_headers(headers: &[String]) -> Vec<String> {
-    let exposed = headers
-        .iter()
-        .filter_map(|header| header.split_once(':'))
-        .filter(|(name, value)| secret_word(name).is_some() && !value.contains("${"));
+fn exposed_headers<'a>(headers: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let exposed = headers.into_iter().filter_map(secret_header);
     exposed
-        .map(|(name, _)| {
+        .map(|name| {
             format!(
                 "--header {}: others can read its value in the list of processes; use --bearer-env, \
                  --bearer-file or --bearer-command, or ${{NAME}} for an environment variable",
-                name.trim()
+                name
             )
         })
         .collect()
+}
+
+/// The name of a header that seems to hold a secret as it is written.
+pub(crate) fn secret_header(text: &str) -> Option<&str> {
+    let (name, value) = text.split_once(':')?;
+    (secret_word(name).is_some() && !value.contains("${")).then_some(name.trim())
 }
 
 /// A secret in the query, which ends up in the logs of every server on the way (K89).
@@ -365,7 +399,8 @@ fn loopback(text: &str, directory: Option<&PathBuf>) -> Result<Option<Loopback>,
     Ok(Some(Loopback { address, runtime_directory: directory.cloned() }))
 }
 
-fn endpoint(text: &str, transport: Option<TransportName>) -> Result<Url, Unusable> {
+/// The endpoint that a person means (L8, W1).
+pub(crate) fn endpoint(text: &str, transport: Option<TransportName>) -> Result<Url, Unusable> {
     let text = text.trim();
     let mut url = Url::parse(text).map_err(|error| Unusable::Url(error.to_string()))?;
     let socket = match (url.scheme(), transport) {
@@ -541,7 +576,7 @@ mod tests {
 
     #[test]
     fn k89_k93_a_secret_in_the_arguments_or_in_the_query_is_warned_of_without_it() {
-        let header = |text: &str| exposed_headers(&[text.to_owned()]);
+        let header = |text: &str| exposed_headers([text]);
         for exposed in ["Authorization: Bearer s3cret", "x-api-key:s3cret", "Cookie: a=s3cret"] {
             let [warning] = &header(exposed)[..] else { panic!("{exposed}") };
             assert!(warning.contains("--bearer-env") && !warning.contains("s3cret"), "{warning}");

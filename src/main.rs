@@ -1,11 +1,12 @@
 //! Reads the command line, runs the command, and ends with its exit code (S9).
 
 use acp_tether::cli::{Cli, Command, Connect};
+use acp_tether::config::layers::{self, Effective, Refused};
 use acp_tether::config::{Config, Unusable};
 use acp_tether::shell::log::{self, Place};
 use acp_tether::shell::record::Recorder;
 use acp_tether::{commands, shell};
-use clap::Parser;
+use clap::{ArgMatches, FromArgMatches};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -16,17 +17,41 @@ fn main() -> ExitCode {
     }));
     // Fails only where one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match Cli::parse().command {
-        Command::Connect(flags) => connect(&flags),
+    let matches = Cli::to_complete().get_matches();
+    match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
+        Command::Connect(flags) => connect(*flags, innermost(&matches)),
         Command::Sessions(flags) => commands::sessions::run(&flags),
         Command::Close(flags) => commands::close::run(&flags),
         Command::Transcript(words) => commands::transcript::run(&words),
         Command::Demo(flags) => commands::demo::run(flags.serve),
+        Command::Config(words) => commands::config::run(&words, innermost(&matches)),
+        Command::Completions(flags) => commands::completions::run(flags.shell),
+        Command::Man(flags) => commands::completions::man(&flags.path),
     }
 }
 
-fn connect(flags: &Connect) -> ExitCode {
-    let config = Config::new(flags, |name| std::env::var(name));
+/// What was typed behind the last subcommand.
+fn innermost(mut matches: &ArgMatches) -> &ArgMatches {
+    while let Some((_, inner)) = matches.subcommand() {
+        matches = inner;
+    }
+    matches
+}
+
+fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
+    let environment = |name: &str| std::env::var(name);
+    let (flags, config) = match layers::effective(matches, environment) {
+        Ok(Effective { flags, warnings, .. }) => {
+            let mut config = Config::new(&flags, environment);
+            config.warnings.extend(warnings);
+            (flags, config)
+        }
+        Err(Refused::Usage(error)) => error.exit(),
+        Err(Refused::Unusable(problem)) => {
+            let config = Config::refused(&typed, &problem);
+            (typed, config)
+        }
+    };
     let (place, config) = match flags.log_file.as_deref().map(Place::file) {
         None => (Place::StandardError, config),
         Some(Ok(file)) => (file, config),
@@ -37,7 +62,7 @@ fn connect(flags: &Connect) -> ExitCode {
     };
     let (recorder, config) = match &flags.record {
         Some(path) if config.remote.is_some() => {
-            match Recorder::create(path, flags, &config.settings) {
+            match Recorder::create(path, &flags, &config.settings) {
                 Ok(recorder) => (Some(recorder), config),
                 Err(error) => (None, config.unusable(&Unusable::Record(error.to_string()))),
             }

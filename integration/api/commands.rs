@@ -5,6 +5,7 @@ use super::{Tether, connect, records};
 use crate::peers::agent::Served;
 use crate::peers::conversation::{initialize, new_session, said, say};
 use crate::peers::editor::PATIENCE;
+use crate::program::program;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,8 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn command(runtime: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
-    command.args(words).arg("--runtime-dir").arg(runtime).env_remove("RUST_LOG");
+    let mut command = program();
+    command.args(words).arg("--runtime-dir").arg(runtime);
     command
 }
 
@@ -129,7 +130,7 @@ fn a2_a_killed_process_is_not_shown_and_its_record_is_swept() {
 fn a2_without_a_runtime_directory_there_is_a_private_one_of_the_system() {
     for named in ["", "relative", "/no/such/directory"] {
         let temporary = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
+        let mut command = program();
         command.arg("sessions").current_dir(temporary.path());
         command.env("XDG_RUNTIME_DIR", named).env("TMPDIR", temporary.path()).env_remove("HOME");
         let ended = command.output().unwrap();

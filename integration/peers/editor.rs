@@ -1,8 +1,9 @@
 //! Plays an editor on the pipes of the built program, down to the bytes.
 
+use crate::program::program;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -37,12 +38,10 @@ pub struct End {
 impl Editor {
     /// Launches `acp-tether connect FLAGS URL`.
     pub fn connect(url: &str, flags: &[&str]) -> Self {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_acp-tether"))
+        let mut program = program()
             .arg("connect")
             .args(flags)
             .arg(url)
-            .env_remove("RUST_LOG")
-            .env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -2,6 +2,7 @@
 
 use super::agent::Served;
 use super::editor::PATIENCE;
+use crate::program::{PROGRAM, apart_as_words};
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
@@ -162,8 +163,10 @@ async fn whole_conversation(editor: &Editor, _served: &Served) -> Result<()> {
 /// Lets the official client launch the program with `flags` on a new agent, initialize and talk.
 fn converse(flags: &[&str], talk: impl AsyncFnOnce(&Editor, &Served) -> Result<()>) {
     let served = Served::start();
-    let program = [env!("CARGO_BIN_EXE_acp-tether"), "connect", "--api", "off"];
-    let command = program.iter().chain(flags).copied().chain([served.url.as_str()]);
+    let program = [PROGRAM, "connect", "--api", "off"];
+    let apart = apart_as_words();
+    let apart = apart.iter().map(String::as_str);
+    let command = apart.chain(program).chain(flags.iter().copied()).chain([served.url.as_str()]);
     let program = AcpAgent::from_args(command).unwrap();
     let heard = Heard::default();
     let hearing = heard.clone();

@@ -1,8 +1,9 @@
 //! What `acp-tether transcript play` prints, and its exit codes.
 
 use super::{HEADER, place};
+use crate::program::program;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -36,8 +37,8 @@ fn initialized() -> String {
 
 /// The exit code, standard output and standard error.
 pub fn play(arguments: &[&str], files: &[&Path]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_acp-tether"));
-    command.args(["transcript", "play"]).args(arguments).args(files).env_remove("RUST_LOG");
+    let mut command = program();
+    command.args(["transcript", "play"]).args(arguments).args(files);
     let ended = command.stdin(Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))

@@ -39,7 +39,7 @@ pub fn run(flags: &Close) -> ExitCode {
 
 async fn close(flags: &Close) -> std::io::Result<(End, String)> {
     let Found { mut running, mut silent } =
-        Loopback::new(flags.runtime.directory.as_deref())?.look().await?;
+        Loopback::new(flags.runtime.chosen().as_deref())?.look().await?;
     if let Some(wanted) = &flags.instance {
         for instances in [&mut running, &mut silent] {
             instances.retain(|instance| instance.record.id.starts_with(wanted.as_str()));

@@ -1,6 +1,8 @@
 //! What the subcommands other than `connect` do.
 
 pub mod close;
+pub mod completions;
+pub mod config;
 pub mod demo;
 pub mod sessions;
 mod table;

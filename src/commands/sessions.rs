@@ -33,7 +33,8 @@ type News = ((u64, String), Option<Value>);
 pub fn run(flags: &Sessions) -> ExitCode {
     let output = Output { is_json: flags.json, is_terminal: io::stdout().is_terminal() };
     let shown = super::block_on(async {
-        let loopback = Loopback::new(flags.runtime.directory.as_deref())?;
+        let runtime = flags.runtime.chosen();
+        let loopback = Loopback::new(runtime.as_deref())?;
         match flags.watch {
             true => watch(&loopback, &output).await,
             false => output.show(&ask(&loopback).await?),

@@ -118,6 +118,12 @@ impl Bridge {
                 _ => command.arg(argument.replace(URL, url)),
             };
         }
+        // Which flags there are, only the transcript says.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ACP_TETHER_") {
+                command.env_remove(name);
+            }
+        }
         command
             // The remote is on this machine: no proxy of the surroundings leads to it.
             .env("NO_PROXY", "127.0.0.1")

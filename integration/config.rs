@@ -1,0 +1,483 @@
+//! Named remotes, the configuration file, and what the program tells of its command line.
+
+use crate::peers::agent::Served;
+use crate::peers::conversation;
+use crate::peers::editor::Editor;
+use crate::program::program;
+use acp_tether::cli::Cli;
+use clap::{Arg, ArgAction, Command, CommandFactory};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use std::any::TypeId;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use tempfile::TempDir;
+
+/// A file with this text, in a directory of its own.
+struct File {
+    directory: TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new(text: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("acp-tether/config.toml");
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        Self { directory, path }
+    }
+
+    fn path(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+}
+
+/// Environment variables and their values.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+/// The exit code, standard output and standard error; `initialize` is on the input.
+fn run(words: &[&str], variables: Variables) -> (Option<i32>, String, String) {
+    let mut program = program();
+    program.args(words).envs(variables.iter().copied());
+    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut program = program.spawn().unwrap();
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
+    // A command that reads no input may be gone.
+    let _ = writeln!(program.stdin.take().unwrap(), "{initialize}");
+    let Output { status, stdout, stderr } = program.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn a_named_remote_is_spoken_to_with_what_the_file_says() {
+    let served = Served::start();
+    served.want("Bearer s3cret");
+    let file = File::new(&format!(
+        "[remotes.work]\nurl = \"{}\"\napi = \"off\"\nheaders.Authorization = \"Bearer s3cret\"\n",
+        served.url
+    ));
+    let mut editor = Editor::connect("work", &["--config", file.path()]);
+    conversation::initialize(&mut editor);
+    let end = editor.close();
+    assert_eq!(end.status.code(), Some(0));
+    assert!(served.refused().is_empty());
+}
+
+#[test]
+fn x1_s9_a_name_a_file_or_a_variable_that_cannot_be_used_is_told_at_initialize() {
+    let file = File::new(
+        "[remotes.work]\nurl = \"https://host\"\n[remotes.broken]\nurl = \"http://s3cret@host\"\n\
+         headers.X-Key = \"s3cret\\u0001\"\n[remotes.unset]\nurl = \"https://host\"\n\
+         headers.X-Key = \"s3cret${ACP_TETHER_UNSET}\"\n",
+    );
+    let syntax = File::new("[remotes.work]\nurl = \"https://host\"\nhold = s3cret\n");
+    let no_config = [("XDG_CONFIG_HOME", "/no/such/directory")];
+    let cases: [(&[&str], Variables, &str); 9] = [
+        (&["wrk", "--config", file.path()], &[], "(did you mean `work`?)"),
+        (&["localhost:8080", "--config", file.path()], &[], "write it as https://HOST/PATH"),
+        (&["broken", "--config", file.path()], &[], "acp-tether/config.toml:4: `url`: the URL"),
+        (&["unset", "--config", file.path()], &[], "ACP_TETHER_UNSET is not set"),
+        (&["work", "--config", syntax.path()], &[], "config.toml:3: string values must be quoted"),
+        (&["work", "--config", "/no/such/file"], &[], "/no/such/file: cannot be read"),
+        (&["work", "--config", "/"], &[], "/: is no file"),
+        (&["work"], &no_config, "/no/such/directory/acp-tether/config.toml: cannot be read"),
+        (&["http://a"], &[("ACP_TETHER_HOLD", "s3cret")], "variable ACP_TETHER_HOLD: expected"),
+    ];
+    for (words, variables, reason) in cases {
+        let (code, output, errors) = run(&[&["connect"], words].concat(), variables);
+        assert_eq!(code, Some(78), "{words:?}: {output} {errors}");
+        assert!(output.contains(r#""kind":"config""#), "{words:?}: {output}");
+        let answer: Value = serde_json::from_str(&output).unwrap();
+        let told = answer["error"]["message"].as_str().unwrap();
+        for told in [told, &errors] {
+            assert!(told.contains(reason) && !told.contains("s3cret"), "{words:?}: {told}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_fifo_is_no_configuration_file_and_is_not_waited_for() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let (code, output, _) = run(&["connect", "work", "--config", path.to_str().unwrap()], &[]);
+    assert_eq!(code, Some(78));
+    assert!(output.contains("is no file"), "{output}");
+}
+
+#[test]
+fn a_url_works_with_an_empty_environment_and_a_name_tells_what_is_missing() {
+    let served = Served::start();
+    let mut bare = program();
+    bare.env_clear().args(["config", "show", &served.url, "--json"]);
+    let Output { status, stdout, stderr } = bare.output().unwrap();
+    assert!(status.success() && stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
+    let shown: Value = serde_json::from_slice(&stdout).unwrap();
+    assert_eq!(shown["file"], Value::Null);
+
+    let mut bare = program();
+    bare.env_clear().args(["connect", "--api", "off", "--http", "1.1", &served.url]);
+    let mut bare =
+        bare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let params = json!({"protocolVersion": 1, "clientCapabilities": {}});
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    writeln!(bare.stdin.take().unwrap(), "{initialize}").unwrap();
+    let Output { status, stdout, stderr } = bare.wait_with_output().unwrap();
+    assert_eq!((status.code(), &*stderr), (Some(0), &b""[..]));
+    let answer: Value = serde_json::from_slice(&stdout).unwrap();
+    assert_eq!(answer["result"]["agentInfo"]["name"], "scripted");
+}
+
+#[test]
+fn config_check_looks_at_the_file_of_the_user_or_the_one_that_is_named() {
+    let good =
+        File::new("[remotes.work]\nurl = \"https://host\"\n[remotes.home]\nurl = \"http://h\"");
+    let bad =
+        File::new("[remotes.work]\nurl = 1\nhld = 1\n[remotes.home]\nurl = \"http://h\"\nx = 1");
+    let home = [("XDG_CONFIG_HOME", good.directory.path().to_str().unwrap())];
+    let fine = format!("{}: no problems; remotes: work, home\n", good.path());
+    for (words, variables) in [
+        (&["config", "check"][..], &home[..]),
+        (&["config", "check", "--config", good.path()], &[]),
+        (&["config", "check"], &[("ACP_TETHER_CONFIG", good.path())]),
+    ] {
+        let (code, output, errors) = run(words, variables);
+        assert_eq!((code, &*output, &*errors), (Some(0), &*fine, ""), "{words:?}");
+    }
+    let (code, output, errors) = run(&["config", "check", "--config", bad.path()], &home);
+    assert_eq!((code, &*output), (Some(1), ""));
+    let lines: Vec<_> = errors.lines().collect();
+    assert_eq!(lines.len(), 3, "{errors}");
+    let place = |line: usize| format!("acp-tether: {}:{line}: ", bad.path());
+    assert!(lines[0].starts_with(&(place(2) + "`url`: ")), "{errors}");
+    assert_eq!(lines[1], place(3) + "there is no key `hld` (did you mean `hold`?)");
+    assert_eq!(lines[2], place(6) + "there is no key `x`");
+    let (code, _, errors) = run(&["config", "check", "--config", "/no/such/file"], &[]);
+    assert_eq!(code, Some(1));
+    assert!(errors.starts_with("acp-tether: /no/such/file: cannot be read: "), "{errors}");
+}
+
+#[cfg(unix)]
+#[test]
+fn x1_config_check_warns_of_a_secret_in_a_file_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let header =
+        |value: &str| format!("[remotes.a]\nurl = \"http://h\"\nheaders.X-Key = \"{value}\"");
+    for (text, mode, is_warned) in [
+        (header("s3cret"), 0o644, true),
+        (header("s3cret"), 0o600, false),
+        (header("${KEY}"), 0o644, false),
+    ] {
+        let file = File::new(&text);
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(mode)).unwrap();
+        let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+        assert_eq!(code, Some(0));
+        assert_eq!(errors.contains(":3: others can read this file"), is_warned, "{errors}");
+        assert!(!errors.contains("s3cret"), "{errors}");
+    }
+}
+
+#[test]
+fn x1_config_show_tells_where_each_value_comes_from_and_hides_what_is_secret() {
+    let file = File::new(
+        "[remotes.work]\nurl = \"https://host?key=s3cret\"\nhold = \"2m\"\n\
+         bearer-command = \"print-token s3cret\"\nhttp = 2\nheaders = { X-Key = \"s3cret\" }\n",
+    );
+    let words = ["config", "show", "work", "--config", file.path(), "--hold", "1m"];
+    let variables = [("ACP_TETHER_HTTP", "1.1"), ("ACP_TETHER_HEADER", "X-Other: s3cret")];
+    let (code, output, errors) = run(&words, &variables);
+    assert_eq!((code, &*errors), (Some(0), ""));
+    let row = |key: &str| -> Vec<&str> {
+        let line = output.lines().find(|line| line.split_whitespace().next() == Some(key));
+        line.unwrap_or_else(|| panic!("{key}: {output}")).split_whitespace().skip(1).collect()
+    };
+    let place = |line: usize| format!("{}:{line}", file.path());
+    assert_eq!(row("url"), ["https://host/acp", &place(2)]);
+    assert_eq!(row("hold"), ["1m", "flag"]);
+    assert_eq!(row("http"), ["1.1", "ACP_TETHER_HTTP"]);
+    assert_eq!(row("bearer-command"), ["print-token", "…", &place(4)]);
+    assert_eq!(row("headers.X-Key"), ["hidden", &place(6)]);
+    assert_eq!(row("headers.X-Other"), ["hidden", "ACP_TETHER_HEADER"]);
+    assert_eq!(row("post-timeout"), ["1m", "default"]);
+    assert!(!output.contains("s3cret"), "{output}");
+
+    let (code, output, _) = run(&[&words[..], &["--json"]].concat(), &variables);
+    assert_eq!(code, Some(0));
+    let shown: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(shown["file"], file.path());
+    let value = |key: &str| {
+        let mut values = shown["values"].as_array().unwrap().iter();
+        values.find(|value| value["key"] == key).unwrap().clone()
+    };
+    assert_eq!(value("hold"), json!({"key": "hold", "value": "1m", "from": "flag"}));
+    let http = json!({"key": "http", "value": "1.1", "from": "environment",
+        "variable": "ACP_TETHER_HTTP"});
+    assert_eq!(value("http"), http);
+    let key = json!({"key": "headers.X-Key", "value": "hidden", "from": "file", "line": 6});
+    assert_eq!(value("headers.X-Key"), key);
+    assert!(!output.contains("s3cret"), "{output}");
+}
+
+#[test]
+fn config_show_fails_where_connect_could_not_start() {
+    let file =
+        File::new("[remotes.work]\nurl = \"https://host\"\nbearer-env = \"ACP_TETHER_UNSET\"\n");
+    let (code, output, errors) = run(&["config", "show", "work", "--config", file.path()], &[]);
+    assert_eq!(code, Some(1));
+    assert!(output.contains("ACP_TETHER_UNSET"), "{output}");
+    assert!(errors.contains("this cannot be used: --bearer-env"), "{errors}");
+    let (code, output, errors) = run(&["config", "show", "wrk", "--config", file.path()], &[]);
+    assert_eq!((code, &*output), (Some(1), ""));
+    assert!(errors.contains("(did you mean `work`?)"), "{errors}");
+    let usage = run(&["config", "show", "--record-content", "http://a"], &[]);
+    assert_eq!(usage.0, Some(2), "{usage:?}");
+}
+
+#[test]
+fn x1_a_recording_shows_the_flags_of_every_layer_and_no_secret_of_the_file() {
+    let file = File::new(
+        "[remotes.work]\nurl = \"http://127.0.0.1:9/?key=s3cret\"\nhold = \"2s\"\napi = \"off\"\n\
+         connect-timeout = \"1ms\"\nbearer-command = \"echo s3cret\"\nheaders.X-Key = \"s3cret\"\n",
+    );
+    let record = file.directory.path().join("night.ndjson");
+    let record_text = record.to_str().unwrap();
+    let words = ["connect", "work", "--config", file.path(), "--notices=off"];
+    let variables = [("ACP_TETHER_RECORD", record_text), ("ACP_TETHER_HTTP", "1.1")];
+    let (code, _, errors) = run(&words, &variables);
+    assert_eq!(code, Some(0), "{errors}");
+    let recorded = fs::read_to_string(record).unwrap();
+    let header: Value = serde_json::from_str(recorded.lines().next().unwrap()).unwrap();
+    let shown = ["--header", "X-Key: hidden", "--connect-timeout=1ms", "--hold=2000ms"];
+    let flags = [&shown[..], &["--notices=off", "--http=1.1"]].concat();
+    assert_eq!(header["flags"], json!(flags));
+    assert!(!recorded.contains("s3cret") && !errors.contains("s3cret"), "{recorded} {errors}");
+}
+
+#[test]
+fn a2_sessions_and_close_look_where_the_variable_of_the_runtime_directory_says() {
+    let named = TempDir::new().unwrap();
+    let variable = [("ACP_TETHER_RUNTIME_DIR", named.path().to_str().unwrap())];
+    for (words, code) in [(&["sessions"][..], 0), (&["close", "s1"], 4)] {
+        assert_eq!(run(words, &variable).0, Some(code), "{words:?}");
+        let made = named.path().join("acp-tether");
+        assert!(made.is_dir(), "{words:?}");
+        fs::remove_dir_all(made).unwrap();
+    }
+}
+
+/// What `schemas/config.schema.json` must be.
+fn described() -> Value {
+    let cli = Cli::command();
+    let connect = cli.find_subcommand("connect").unwrap();
+    let keys =
+        connect.get_arguments().filter(|key| !matches!(name(key), "config" | "header" | "help"));
+    let mut properties: serde_json::Map<_, _> =
+        keys.map(|key| (name(key).to_owned(), described_key(key))).collect();
+    properties.insert(
+        "headers".to_owned(),
+        json!({
+            "type": "object",
+            "additionalProperties": { "type": "string" },
+            "description":
+                "Headers to send with every request; ${NAME} stands for an environment variable",
+        }),
+    );
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The configuration file of acp-tether",
+        "description": "As TOML. The keys of a remote are the flags of `acp-tether connect`.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "remotes": {
+                "type": "object",
+                "description": "The remotes by name, for `acp-tether connect NAME`.",
+                "additionalProperties": {
+                    "type": "object",
+                    "required": ["url"],
+                    "additionalProperties": false,
+                    "properties": properties,
+                },
+            },
+        },
+    })
+}
+
+fn name(key: &Arg) -> &str {
+    key.get_long().unwrap_or(key.get_id().as_str())
+}
+
+fn described_key(key: &Arg) -> Value {
+    let mut values = Vec::new();
+    for value in key.get_possible_values() {
+        // A version may be written as a number.
+        values.extend(value.get_name().parse::<serde_json::Number>().ok().map(Value::from));
+        values.push(Value::from(value.get_name()));
+    }
+    let is_size = key.get_value_parser().type_id() == TypeId::of::<usize>();
+    let mut schema = match key.get_action() {
+        ArgAction::SetTrue => json!({"type": "boolean"}),
+        _ if !values.is_empty() => json!({"enum": values}),
+        _ if is_size => json!({"type": ["string", "integer"]}),
+        ArgAction::Append => json!({
+            "type": ["string", "array"],
+            "items": {"type": "string"},
+        }),
+        _ => json!({"type": "string", "minLength": 1}),
+    };
+    let help = key.get_help().unwrap().to_string();
+    // On the command line, a name can stand in place of the URL.
+    schema["description"] = Value::from(help.split("; or the name").next());
+    if let [default] = key.get_default_values() {
+        schema["default"] = Value::from(default.to_str().unwrap());
+    }
+    schema
+}
+
+fn place(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn schema() -> Validator {
+    jsonschema::validator_for(&described()).unwrap()
+}
+
+#[test]
+fn the_schema_of_the_file_is_what_the_flags_of_connect_say() {
+    let path = place("schemas/config.schema.json");
+    let described = described();
+    if std::env::var("SCHEMA").is_ok_and(|what| what == "write") {
+        fs::write(&path, serde_json::to_string_pretty(&described).unwrap() + "\n").unwrap();
+    }
+    let written: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let how = "SCHEMA=write cargo test --test integration the_schema writes it anew";
+    assert!(written == described, "schemas/config.schema.json is not true any more; {how}");
+}
+
+/// The TOML examples of a page.
+fn examples(page: &str) -> Vec<String> {
+    let page = fs::read_to_string(place(page)).unwrap();
+    let blocks = page.split("```toml\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_examples_of_the_documents_can_be_used_and_follow_the_schema() {
+    let schema = schema();
+    let pages = ["docs/CONFIG.md", "README.md"].map(examples);
+    assert!(pages.iter().all(|examples| !examples.is_empty()));
+    for example in pages.concat() {
+        let file = File::new(&example);
+        let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+        assert_eq!((code, &*errors), (Some(0), ""), "{example}");
+        let value: Value = toml::from_str(&example).unwrap();
+        let wrong: Vec<_> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{example}: {wrong:?}");
+    }
+    for wrong in [
+        "[remotes.a]\nhold = \"1s\"",
+        "[remotes.a]\nurl = \"http://h\"\nhld = \"1s\"",
+        "[remotes.a]\nurl = \"http://h\"\nhttp = 3",
+        "[remote.a]\nurl = \"http://h\"",
+    ] {
+        assert!(!schema.is_valid(&toml::from_str(wrong).unwrap()), "{wrong}");
+        let file = File::new(wrong);
+        assert_eq!(run(&["config", "check", "--config", file.path()], &[]).0, Some(1), "{wrong}");
+    }
+}
+
+/// Every command that does something, by its words.
+fn commands() -> Vec<(Vec<String>, Command)> {
+    let mut commands = Vec::new();
+    let mut open = vec![(Vec::new(), Cli::command())];
+    while let Some((words, command)) = open.pop() {
+        if !command.has_subcommands() {
+            commands.push((words, command));
+            continue;
+        }
+        open.extend(command.get_subcommands().map(|inner| {
+            let words = words.iter().cloned().chain([inner.get_name().to_owned()]);
+            (words.collect(), inner.clone())
+        }));
+    }
+    assert!(commands.len() >= 9, "{}", commands.len());
+    commands
+}
+
+#[test]
+fn the_help_of_every_command_has_examples_that_can_be_typed() {
+    for (words, _) in commands() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (code, help, _) = run(&[&words[..], &["--help"]].concat(), &[]);
+        assert_eq!(code, Some(0), "{words:?}");
+        let examples = help.split("\nExamples:\n").nth(1).unwrap_or_else(|| panic!("{words:?}"));
+        let lines = examples.lines().filter_map(|line| line.strip_prefix("    acp-tether "));
+        let lines: Vec<_> = lines.collect();
+        let start = words.join(" ");
+        assert!(lines.iter().any(|line| line.starts_with(&start)), "{words:?}: {lines:?}");
+        for line in lines {
+            let typed = line.split(" > ").next().unwrap();
+            let typed = shell_words::split(typed).unwrap();
+            let typed = ["acp-tether".to_owned()].into_iter().chain(typed);
+            Cli::command()
+                .try_get_matches_from(typed)
+                .unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn the_completions_hold_every_command_and_flag_and_the_shell_reads_them() {
+    let flags = |command: &Command| -> Vec<String> {
+        command.get_arguments().filter_map(Arg::get_long).map(str::to_owned).collect()
+    };
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let (code, script, errors) = run(&["completions", shell], &[]);
+        assert_eq!((code, &*errors), (Some(0), ""), "{shell}");
+        for (words, command) in commands() {
+            for word in words.into_iter().chain(flags(&command)) {
+                assert!(script.contains(&word), "{shell}: {word}");
+            }
+        }
+        let mut reader = std::process::Command::new(shell);
+        reader.arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped());
+        // Not every shell is on every machine.
+        if let ("bash" | "zsh" | "fish", Ok(mut reader)) = (shell, reader.spawn()) {
+            reader.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+            let Output { status, stderr, .. } = reader.wait_with_output().unwrap();
+            assert!(status.success(), "{shell}: {}", String::from_utf8_lossy(&stderr));
+        }
+    }
+    assert_eq!(run(&["completions", "tcsh"], &[]).0, Some(2));
+}
+
+#[test]
+fn the_manual_has_a_page_for_every_command() {
+    let (code, page, _) = run(&["man"], &[]);
+    assert_eq!(code, Some(0));
+    let plain = |page: &str| page.replace("\\-", "-").replace("\\fR", "").replace("\\fB", "");
+    for inner in Cli::command().get_subcommands() {
+        let name = format!("acp-tether-{}(1)", inner.get_name());
+        assert!(plain(&page).contains(&name), "{name}: {page}");
+    }
+    for (words, command) in commands() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (code, page, _) = run(&[&["man"], &words[..]].concat(), &[]);
+        let page = plain(&page);
+        assert_eq!(code, Some(0), "{words:?}");
+        assert!(page.contains(&format!(".TH acp-tether-{} 1", words.join("-"))), "{page}");
+        for flag in command.get_arguments().filter_map(Arg::get_long) {
+            assert!(page.contains(&format!("--{flag}")), "{words:?}: {flag}");
+        }
+        assert!(page.contains("Examples:"), "{words:?}");
+    }
+    let (code, page, errors) = run(&["man", "nothing"], &[]);
+    assert_eq!((code, &*page), (Some(2), ""));
+    assert!(errors.contains("there is no command `nothing`"), "{errors}");
+}

@@ -1,0 +1,196 @@
+//! `acp-tether config`: tells what is wrong with the configuration file, and what `connect` would do.
+
+use super::table::{lines, printable, printable_json};
+use crate::cli::{Check, Config as Words, Show};
+use crate::config::file::{self, File, Remote};
+use crate::config::keys::{self, HEADER, Keys, Setting, Source, URL};
+use crate::config::layers::{self, Effective, Refused};
+use crate::config::{Config, endpoint, redacted, secret_header};
+use clap::ArgMatches;
+use reqwest::Url;
+use serde_json::{Value, json};
+use std::env::VarError;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs the command; `typed` is what stands behind it.
+pub fn run(words: &Words, typed: &ArgMatches) -> ExitCode {
+    let result = match words {
+        Words::Check(flags) => check(flags),
+        Words::Show(flags) => show(flags, typed),
+    };
+    match result {
+        Ok(told) => match std::io::stdout().write_all(told.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            // Nobody reads it.
+            Err(_) => ExitCode::FAILURE,
+        },
+        Err(problems) => {
+            problems.iter().for_each(|problem| tell(problem));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What there is to say of a file that can be used, or all its problems.
+fn check(flags: &Check) -> Result<String, Vec<String>> {
+    let keys = Keys::new();
+    let one = |problem: &dyn Display| vec![problem.to_string()];
+    let path = layers::path(flags.config.clone(), environment).map_err(|error| one(&error))?;
+    let File { remotes, mut problems } =
+        file::read(&path, &keys).map_err(|problem| one(&problem.of(&path)))?;
+    if let Some(warning) = readable_secret(&path, &remotes) {
+        tell(&warning);
+    }
+    problems.extend(remotes.iter().flat_map(|remote| remote.all_problems(&keys)));
+    if problems.is_empty() {
+        let names: Vec<_> = remotes.iter().map(|remote| remote.name.as_str()).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        return Ok(format!("{}: no problems; remotes: {names}\n", path.display()));
+    }
+    problems.sort_by_key(|problem| problem.line);
+    Err(problems.iter().map(|problem| problem.of(&path).to_string()).collect())
+}
+
+/// A warning, where a file that holds a secret can be read by others.
+fn readable_secret(path: &Path, remotes: &[Remote]) -> Option<String> {
+    if !is_open_to_others(path) {
+        return None;
+    }
+    let settings = remotes.iter().flat_map(|remote| &remote.settings);
+    let secret = settings.into_iter().find(|setting| {
+        let value = setting.value.to_str().filter(|_| setting.key == HEADER);
+        value.is_some_and(|header| secret_header(header).is_some())
+    })?;
+    Some(format!(
+        "warning: {}: others can read this file, and `{}` seems to be a secret: chmod 600 it, or write \
+         ${{NAME}} for an environment variable",
+        place(&secret.source, Some(path)),
+        secret.shown_key()
+    ))
+}
+
+#[cfg(unix)]
+fn is_open_to_others(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o044 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open_to_others(_: &Path) -> bool {
+    false
+}
+
+/// What `connect` would be told.
+fn show(flags: &Show, typed: &ArgMatches) -> Result<String, Vec<String>> {
+    let effective = match layers::effective(typed, environment) {
+        Ok(effective) => effective,
+        Err(Refused::Usage(error)) => error.exit(),
+        Err(Refused::Unusable(problem)) => return Err(vec![problem.to_string()]),
+    };
+    let config = Config::new(&effective.flags, environment);
+    let told = match flags.json {
+        true => json(&effective),
+        false => table(&effective),
+    };
+    match config.settings.unusable {
+        None => Ok(told),
+        Some(reason) => {
+            // Nobody reads it: the exit code tells.
+            let _ = std::io::stdout().write_all(told.as_bytes());
+            Err(vec![format!("this cannot be used: {reason}")])
+        }
+    }
+}
+
+/// All values in the order of the flags, with the defaults.
+fn values(said: &[Setting]) -> Vec<Setting> {
+    let keys = Keys::new();
+    let values = keys.all().flat_map(|key| {
+        let name = keys::name(key);
+        let mut said: Vec<_> = said.iter().filter(|said| said.key == name).cloned().collect();
+        if said.is_empty() {
+            let defaults = key.get_default_values().iter();
+            said.extend(defaults.map(|value| Setting {
+                key: name.to_owned(),
+                value: value.into(),
+                source: Source::Default,
+            }));
+        }
+        said
+    });
+    values.collect()
+}
+
+fn table(effective: &Effective) -> String {
+    let heads = ["KEY", "VALUE", "FROM"].map(str::to_owned);
+    let rows = values(&effective.settings).into_iter().map(|setting| {
+        let from = place(&setting.source, effective.file.as_deref());
+        [setting.shown_key(), masked(&setting), from].map(|cell| printable(&cell))
+    });
+    let rows: Vec<_> = [heads].into_iter().chain(rows).collect();
+    lines(&rows).join("\n") + "\n"
+}
+
+fn json(effective: &Effective) -> String {
+    let values = values(&effective.settings).into_iter().map(|setting| {
+        let (from, place) = match &setting.source {
+            Source::Flag => ("flag", Value::Null),
+            Source::Variable(name) => ("environment", json!({ "variable": name })),
+            Source::File(line) => ("file", json!({ "line": line })),
+            Source::Default => ("default", Value::Null),
+        };
+        let mut value =
+            json!({ "key": setting.shown_key(), "value": masked(&setting), "from": from });
+        if let (Some(value), Value::Object(place)) = (value.as_object_mut(), place) {
+            value.extend(place);
+        }
+        value
+    });
+    let values: Vec<_> = values.collect();
+    let file = effective.file.as_ref().map(|path| path.to_string_lossy());
+    printable_json(&json!({ "file": file, "values": values }).to_string()) + "\n"
+}
+
+/// Where a value comes from, for a person.
+fn place(source: &Source, file: Option<&Path>) -> String {
+    match source {
+        Source::Flag => "flag".to_owned(),
+        Source::Variable(name) => name.clone(),
+        Source::File(line) => format!("{}:{line}", file.unwrap_or(Path::new("file")).display()),
+        Source::Default => "default".to_owned(),
+    }
+}
+
+/// A value as it may be shown (X1).
+fn masked(setting: &Setting) -> String {
+    const HIDDEN: &str = "hidden";
+    let value = setting.value.to_string_lossy();
+    match (setting.key.as_str(), Url::parse(&value)) {
+        (HEADER, _) => HIDDEN.to_owned(),
+        ("bearer-command", _) => match value.split_whitespace().next() {
+            // What comes first may be a variable that is set for the command.
+            Some(program) if !program.contains('=') && program != value => format!("{program} …"),
+            Some(program) if program == value => value.into_owned(),
+            _ => HIDDEN.to_owned(),
+        },
+        (URL, _) => endpoint(&value, None).map_or(HIDDEN.to_owned(), |url| redacted(&url)),
+        (_, Ok(url)) if url.has_host() => redacted(&url),
+        _ if value.contains("://") => HIDDEN.to_owned(),
+        _ => match value.rsplit_once('@') {
+            Some((_, host)) => format!("{HIDDEN}@{host}"),
+            None => value.into_owned(),
+        },
+    }
+}
+
+fn environment(name: &str) -> Result<String, VarError> {
+    std::env::var(name)
+}
+
+/// Tells a person; there is nowhere left to tell that this failed.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "acp-tether: {}", printable(text));
+}
