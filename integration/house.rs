@@ -15,6 +15,7 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs")
                 && !path.ends_with("tests.rs")
+                && path.parent().is_none_or(|folder| !folder.ends_with("tests"))
             {
                 let text = fs::read_to_string(&path).unwrap();
                 let code = code(&text).to_owned();

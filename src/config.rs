@@ -119,7 +119,9 @@ pub enum Unusable {
     #[error("the URL cannot be read ({0}): write it as https://HOST/PATH")]
     Url(String),
     /// The URL's scheme is not ours.
-    #[error("the URL begins with {0}:, which is none of https:, http:, wss: and ws:")]
+    #[error(
+        "the URL begins with {0}:, which is no way to an agent: use https: or http:, or for WebSocket wss: or ws:"
+    )]
     Scheme(String),
     /// URL and flag speak of two transports.
     #[error(
@@ -538,8 +540,8 @@ mod tests {
             ("host/acp", "write it as https://HOST/PATH"),
             ("https://", "write it as https://HOST/PATH"),
             ("https:host", "write it as https://HOST/PATH"),
-            ("localhost:8080", "none of https:, http:, wss: and ws:"),
-            ("file:///etc/passwd", "none of https:, http:, wss: and ws:"),
+            ("localhost:8080", "use https: or http:"),
+            ("file:///etc/passwd", "use https: or http:"),
         ];
         for (text, expected) in cases {
             let message = endpoint(text, None).unwrap_err().to_string();

@@ -6,6 +6,7 @@
 
 use super::gather;
 use bytes::{Buf, Bytes, BytesMut};
+use std::fmt;
 
 /// The longest payload of a frame that is no data.
 const CONTROL: u64 = 125;
@@ -33,26 +34,33 @@ pub enum Item {
 }
 
 /// What a server may not send. The socket cannot be used any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// A reserved bit is set: an extension that nobody asked for.
-    #[error("a frame has a reserved bit")]
     Reserved,
     /// The frame is of no kind that there is.
-    #[error("a frame is of an unknown kind")]
     Kind,
     /// Only clients mask.
-    #[error("a frame of the server is masked")]
     Masked,
     /// A length is over 2^63, or is written longer than it must be.
-    #[error("a frame has a length that is none")]
     Length,
     /// A ping, pong or close is in parts, too long, or a close has half a code.
-    #[error("a control frame has a wrong form")]
     Control,
     /// A message begins inside another, or a part comes without a beginning.
-    #[error("the parts of messages are out of order")]
     Order,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Reserved => "a frame has a reserved bit",
+            Self::Kind => "a frame is of an unknown kind",
+            Self::Masked => "a frame of the server is masked",
+            Self::Length => "a frame has a length that is none",
+            Self::Control => "a control frame has a wrong form",
+            Self::Order => "the parts of messages are out of order",
+        })
+    }
 }
 
 /// The kinds of frames.
