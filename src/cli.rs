@@ -31,6 +31,9 @@ Examples:
   With any other header; ${NAME} stands in no list of processes:
     acp-tether connect --header 'X-Api-Key: ${AGENT_KEY}' https://agents.example.com/acp
 
+  Behind a company's gateway, which has certificates and a proxy of its own:
+    acp-tether connect --ca-file company.pem --proxy http://proxy.example.com:3128 https://agents.example.com
+
   When something goes wrong, look closer:
     acp-tether connect --log-level debug --log-file /tmp/acp-tether.log https://agents.example.com/acp
 
@@ -89,7 +92,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Carry the ACP session on standard input and output to the agent at URL
-    Connect(Connect),
+    Connect(Box<Connect>),
     /// List the sessions of every running instance, and who is busy
     Sessions(Sessions),
     /// Take a session off the list, unless it is running; its next prompt brings it back
@@ -115,6 +118,10 @@ pub struct Connect {
     /// Where the token comes from.
     #[command(flatten)]
     pub bearer: BearerFlags,
+
+    /// How the agent is reached through a private network.
+    #[command(flatten)]
+    pub network: NetworkFlags,
 
     /// How long `initialize` is tried while the agent cannot be reached
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "9s")]
@@ -207,6 +214,7 @@ impl Connect {
             // A secret, or nothing to a play.
             url: _,
             bearer: _,
+            network: _,
             api: _,
             runtime: _,
             log_level: _,
@@ -261,6 +269,41 @@ pub struct BearerFlags {
     /// Send the token that this command prints; it runs again when the agent refuses the token
     #[arg(long = "bearer-command", value_name = "COMMAND")]
     pub command: Option<String>,
+}
+
+/// Whom to believe, who to be, and which way to go.
+#[derive(Clone, Debug, Args)]
+pub struct NetworkFlags {
+    /// Trust the authorities in this PEM file, beside those of the system; repeatable
+    #[arg(long = "ca-file", value_name = "PATH")]
+    pub ca_files: Vec<PathBuf>,
+
+    /// Show this certificate (PEM, with its chain) to an agent that asks for one
+    #[arg(long, value_name = "PATH")]
+    pub client_cert: Option<PathBuf>,
+
+    /// The private key of that certificate (PEM), where it stands in another file
+    #[arg(long, value_name = "PATH", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
+
+    /// Do not check the certificate of HOST, which must be the URL's; without =HOST, of this machine; repeatable
+    #[arg(
+        long,
+        value_name = "HOST",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "localhost"
+    )]
+    pub insecure: Vec<String>,
+
+    /// Go through this proxy, http://, https://, socks5:// or socks5h://, and no other, or through none: off; ${NAME}
+    /// stands for an environment variable [default: what HTTPS_PROXY, HTTP_PROXY, ALL_PROXY or the system says]
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<String>,
+
+    /// Go directly to these hosts, beside those in NO_PROXY: example.com for it and all below it, 10.0.0.0/8, *; with commas between
+    #[arg(long, value_name = "HOSTS")]
+    pub no_proxy: Option<String>,
 }
 
 /// Where the processes of one user find each other.
@@ -428,7 +471,7 @@ mod tests {
     fn connect(arguments: &[&str]) -> Result<Connect, clap::Error> {
         let all = ["acp-tether", "connect"].iter().chain(arguments);
         match Cli::try_parse_from(all)?.command {
-            Command::Connect(flags) => Ok(flags),
+            Command::Connect(flags) => Ok(*flags),
             other => panic!("{other:?}"),
         }
     }

@@ -4,9 +4,11 @@ mod answer;
 mod clients;
 mod probe;
 mod request;
+mod route;
 mod stream;
 #[cfg(test)]
 pub(super) mod tests;
+mod tls;
 
 use self::clients::{Clients, Place};
 use self::request::{Failure, Outgoing};
@@ -159,8 +161,7 @@ impl Link {
 
     async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {
         let client = self.clients.for_posts().await?;
-        let response = outgoing.send(&client).await?;
-        self.clients.answered().await;
+        let response = outgoing.send(&client, &self.clients).await?;
         answer::read(response, self.remote.max_message_bytes).await
     }
 
@@ -179,9 +180,8 @@ impl Link {
         let response = Outgoing::stream(&self.remote.url, headers)
             .of(Some(&open.connection), open.stream.session.as_ref())?
             .from(open.cursor.as_ref(), self.remote.cursor_in_query)?
-            .send(&place.client)
+            .send(&place.client, &self.clients)
             .await?;
-        self.clients.answered().await;
         Ok((response, place))
     }
 }
