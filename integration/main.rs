@@ -5,6 +5,7 @@ mod api;
 mod core;
 mod coverage;
 mod house;
+mod network;
 mod peers;
 mod play;
 mod process;

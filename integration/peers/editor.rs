@@ -37,12 +37,18 @@ pub struct End {
 impl Editor {
     /// Launches `acp-tether connect FLAGS URL`.
     pub fn connect(url: &str, flags: &[&str]) -> Self {
+        Self::connect_in(&[], url, flags)
+    }
+
+    /// Launches it with these variables in its environment.
+    pub fn connect_in(environment: &[(&str, &str)], url: &str, flags: &[&str]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_acp-tether"))
             .arg("connect")
             .args(flags)
             .arg(url)
             .env_remove("RUST_LOG")
             .env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"))
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
