@@ -513,7 +513,8 @@ mod tests {
 
     #[test]
     fn a_recording_shows_every_flag_that_decides_what_happens_and_plays_with_it() {
-        const HIDDEN: &str = "url bearer-env bearer-file bearer-command api runtime-dir log-level \
+        const HIDDEN: &str = "url bearer-env bearer-file bearer-command ca-file client-cert client-key \
+            insecure proxy no-proxy api runtime-dir log-level \
             log-file record record-limit record-content help";
         const SHOWN: [&str; 11] = [
             "--header=X-Key: hidden",
