@@ -100,8 +100,10 @@ fn l10_a_proxy_that_wants_another_credential_is_asked_once_and_told_from_the_age
             let mut editor =
                 Editor::connect_in(&[("PASSWORD", "s3cret")], url, &agent.flags(&named));
             let answer = answer(&mut editor);
+            let form = format!("{scheme}://NAME:${{PASSWORD}}@{}", proxy.address);
             let expected = format!("the proxy {} wants a user name", url_of(scheme, &proxy));
-            assert!(message(&answer).contains(&expected), "{url}: {answer}");
+            let told = message(&answer);
+            assert!(told.contains(&expected) && told.contains(&form), "{url}: {answer}");
             assert_eq!(answer["error"]["data"]["kind"], "auth", "{answer}");
             assert_eq!(answer["error"]["data"]["delivery"], "unsent", "{answer}");
             assert!(!answer.to_string().contains("s3cret"), "{answer}");
@@ -125,6 +127,10 @@ fn a_proxy_that_is_not_there_or_lets_nothing_through_is_told_from_the_agent() {
     let proxy = agent.proxy(Kind::Answering(page), SECURE);
     let message = refusal(SECURE, &agent.flags(&url_of("http", &proxy)));
     let expected = format!("the proxy {} lets nothing through", url_of("http", &proxy));
+    assert!(message.contains(&expected), "{message}");
+    let proxy = agent.proxy(Kind::Silent, SECURE);
+    let message = refusal(SECURE, &agent.flags(&url_of("http", &proxy)));
+    let expected = format!("through the proxy {} in time", url_of("http", &proxy));
     assert!(message.contains(&expected), "{message}");
     let proxy = agent.proxy(Kind::Forward(None), SECURE);
     let message = refusal(SECURE, &["--proxy", &url_of("http", &proxy)]);

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-/// What is noted of a connection that came while the relay was gone.
+/// What is noted of a connection that came while the relay was gone, or without a right credential.
 pub const REFUSED: &str = "refused";
 
 /// The relay, at work in a thread of its own until dropped.
@@ -34,6 +34,8 @@ pub enum Kind {
     Forward(Option<String>),
     /// A forward proxy that answers everything with this.
     Answering(&'static str),
+    /// A proxy that takes connections and never says a word.
+    Silent,
     /// A SOCKS proxy, which may want a name and a password. Notes the host of each request.
     Socks(Option<(&'static str, &'static str)>),
 }
@@ -136,6 +138,7 @@ async fn pass(
             note(head(&mut client).await?);
             client.write_all(answer.as_bytes()).await
         }
+        Kind::Silent => std::future::pending().await,
         Kind::Forward(wanted) => {
             let head = head(&mut client).await?;
             note(head.clone());
@@ -154,11 +157,11 @@ async fn pass(
             join(&mut client, server, &[]).await
         }
         Kind::Socks(wanted) => {
-            match socks_request(&mut client, wanted).await {
+            match socks_request(&mut client, wanted).await? {
                 Ok(host) => note(host),
-                Err(error) => {
-                    note(error.to_string());
-                    return Err(error);
+                Err(refusal) => {
+                    note(REFUSED.to_owned());
+                    return client.write_all(refusal).await;
                 }
             }
             client.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0]).await?;
@@ -188,23 +191,24 @@ async fn head(client: &mut TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// The host of a SOCKS5 request (RFC 1928, 1929).
-async fn socks_request(client: &mut TcpStream, wanted: Option<(&str, &str)>) -> io::Result<String> {
+/// The host of a SOCKS5 request (RFC 1928, 1929), or how it is refused.
+async fn socks_request(
+    client: &mut TcpStream,
+    wanted: Option<(&str, &str)>,
+) -> io::Result<Result<String, &'static [u8]>> {
     let _version = client.read_u8().await?;
     let methods = counted(client).await?;
     if let Some((name, password)) = wanted {
         if !methods.as_bytes().contains(&2) {
-            client.write_all(&[5, 0xff]).await?;
-            return Err(io::ErrorKind::PermissionDenied.into());
+            return Ok(Err(&[5, 0xff]));
         }
         client.write_all(&[5, 2]).await?;
         let _version = client.read_u8().await?;
         let given = (counted(client).await?, counted(client).await?);
-        let is_right = (given.0.as_str(), given.1.as_str()) == (name, password);
-        client.write_all(&[1, u8::from(!is_right)]).await?;
-        if !is_right {
-            return Err(io::ErrorKind::PermissionDenied.into());
+        if (given.0.as_str(), given.1.as_str()) != (name, password) {
+            return Ok(Err(&[1, 1]));
         }
+        client.write_all(&[1, 0]).await?;
     } else {
         client.write_all(&[5, 0]).await?;
     }
@@ -216,7 +220,7 @@ async fn socks_request(client: &mut TcpStream, wanted: Option<(&str, &str)>) -> 
         kind => panic!("an address of kind {kind}"),
     };
     let _port = client.read_u16().await?;
-    Ok(host)
+    Ok(Ok(host))
 }
 
 /// Bytes behind their count.

@@ -94,6 +94,11 @@ impl Route {
                 reason(error)
             ));
         }
+        if error.is_connect() && error.is_timeout() {
+            return Failure::Unsent(format!(
+                "no connection came about through the proxy {proxy} in time: is it there?"
+            ));
+        }
         let is_at_proxy = error.is_connect() && !self.is_tunnel && !says(&REFUSES);
         if is_at_proxy || says(&UNREACHABLE) {
             return Failure::Unsent(format!(
@@ -113,9 +118,10 @@ impl Route {
 
 /// Trying the same again would only get the person's account locked.
 fn wants_credentials(proxy: &str) -> Failure {
+    let form = proxy.replacen("://", "://NAME:${PASSWORD}@", 1);
     Failure::NoCredential(format!(
-        "the proxy {proxy} wants a user name and a password, or others than it got (407): write them as \
-         --proxy http://NAME:${{PASSWORD}}@HOST:PORT, with the environment variable PASSWORD"
+        "the proxy {proxy} wants a user name and a password, or others than it got: write --proxy \
+         '{form}', with the password in the environment variable PASSWORD"
     ))
 }
 
