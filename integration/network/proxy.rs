@@ -182,7 +182,8 @@ fn a_name_is_resolved_here_for_socks5() {
     let proxy = agent.proxy(Kind::Socks(None), PLAIN);
     let named = url_of("socks5", &proxy);
     initialize(&mut Editor::connect("http://127.0.0.1:9", &agent.flags(&named)));
-    assert_eq!(proxy.noted(), ["127.0.0.1"]);
+    let noted = proxy.noted();
+    assert!(!noted.is_empty() && noted.iter().all(|host| host == "127.0.0.1"), "{noted:?}");
     let message = refusal(PLAIN, &agent.flags(&named));
     assert!(message.contains("socks5h://"), "{message}");
 }
