@@ -296,12 +296,12 @@ pub struct NetworkFlags {
     )]
     pub insecure: Vec<String>,
 
-    /// Go through this proxy, http://, https://, socks5:// or socks5h://, and no other, or through none: off; ${NAME}
-    /// stands for an environment variable [default: what HTTPS_PROXY, HTTP_PROXY, ALL_PROXY or the system says]
+    /// Go through this proxy (http://, https://, socks5:// or socks5h://), or off; ${NAME} stands for an environment
+    /// variable [default: as HTTPS_PROXY, HTTP_PROXY or ALL_PROXY says]
     #[arg(long, value_name = "URL")]
     pub proxy: Option<String>,
 
-    /// Go directly to these hosts, beside those in NO_PROXY: example.com for it and all below it, 10.0.0.0/8, *; with commas between
+    /// Go directly to these hosts, beside those in NO_PROXY: example.com with all below it, 10.0.0.0/8, *
     #[arg(long, value_name = "HOSTS")]
     pub no_proxy: Option<String>,
 }
