@@ -6,6 +6,7 @@ mod config;
 mod core;
 mod coverage;
 mod house;
+mod network;
 mod peers;
 mod play;
 mod process;

@@ -35,6 +35,9 @@ Examples:
   A remote of the configuration file:
     acp-tether connect work
 
+  Behind a company's gateway, which has certificates and a proxy of its own:
+    acp-tether connect --ca-file company.pem --proxy http://proxy.example.com:3128 https://agents.example.com
+
   When something goes wrong, look closer:
     acp-tether connect --log-level debug --log-file /tmp/acp-tether.log https://agents.example.com/acp
 
@@ -228,6 +231,10 @@ pub struct Connect {
     #[command(flatten)]
     pub bearer: BearerFlags,
 
+    /// How the agent is reached through a private network.
+    #[command(flatten)]
+    pub network: NetworkFlags,
+
     /// How long `initialize` is tried while the agent cannot be reached
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "9s")]
     pub connect_timeout: Millis,
@@ -321,6 +328,7 @@ impl Connect {
             url: _,
             config: _,
             bearer: _,
+            network: _,
             api: _,
             runtime: _,
             log_level: _,
@@ -376,6 +384,41 @@ pub struct BearerFlags {
     /// Send the token that this command prints; it runs again when the agent refuses the token
     #[arg(long = "bearer-command", value_name = "COMMAND")]
     pub command: Option<String>,
+}
+
+/// Whom to believe, who to be, and which way to go.
+#[derive(Clone, Debug, Args)]
+pub struct NetworkFlags {
+    /// Trust the authorities in this PEM file, beside those of the system; repeatable
+    #[arg(long = "ca-file", value_name = "PATH")]
+    pub ca_files: Vec<PathBuf>,
+
+    /// Show this certificate (PEM, with its chain) to an agent that asks for one
+    #[arg(long, value_name = "PATH")]
+    pub client_cert: Option<PathBuf>,
+
+    /// The private key of that certificate (PEM), where it stands in another file
+    #[arg(long, value_name = "PATH", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
+
+    /// Do not check the certificate of HOST, which must be the URL's; without =HOST, of this machine; repeatable
+    #[arg(
+        long,
+        value_name = "HOST",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "localhost"
+    )]
+    pub insecure: Vec<String>,
+
+    /// Go through this proxy (http://, https://, socks5:// or socks5h://), or off; ${NAME} stands for an environment
+    /// variable [default: as HTTPS_PROXY, HTTP_PROXY or ALL_PROXY says]
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<String>,
+
+    /// Go directly to these hosts, beside those in NO_PROXY: example.com with all below it, 10.0.0.0/8, *
+    #[arg(long, value_name = "HOSTS")]
+    pub no_proxy: Option<String>,
 }
 
 /// Where the processes of one user find each other.
@@ -653,7 +696,8 @@ mod tests {
 
     #[test]
     fn a_recording_shows_every_flag_that_decides_what_happens_and_plays_with_it() {
-        const HIDDEN: &str = "url config bearer-env bearer-file bearer-command api runtime-dir \
+        const HIDDEN: &str = "url config bearer-env bearer-file bearer-command ca-file \
+            client-cert client-key insecure proxy no-proxy api runtime-dir \
             log-level log-file record record-limit record-content help";
         const SHOWN: [&str; 12] = [
             "--header=X-Key: hidden",

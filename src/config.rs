@@ -3,7 +3,11 @@
 pub(crate) mod file;
 pub(crate) mod keys;
 pub mod layers;
+pub mod proxy;
+pub mod tls;
 
+use self::proxy::Proxy;
+use self::tls::Tls;
 use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch, TransportName};
 use crate::core::Settings;
 use crate::core::socket::Transport;
@@ -71,6 +75,10 @@ pub struct Remote {
     pub headers: HeaderMap,
     /// Where the token comes from, if one is sent.
     pub bearer: Option<Bearer>,
+    /// Whom to believe, and who to be.
+    pub tls: Tls,
+    /// Which way to go.
+    pub proxy: Proxy,
     /// Which HTTP to speak (L6).
     pub http: HttpVersion,
     /// Send the cursor in the query too (R4).
@@ -147,23 +155,23 @@ pub enum Unusable {
     #[error("--header {0}: its value holds control characters (a line break?): remove them")]
     HeaderValue(String),
     /// `${` without a name and a closing brace.
-    #[error("--header {0}: `${{` begins a variable, but no name and `}}` follow: write ${{NAME}}")]
+    #[error("{0}: `${{` begins a variable, but no name and `}}` follow: write ${{NAME}}")]
     VariableForm(String),
     /// The environment has no such variable.
     #[error(
-        "--header {header}: the environment variable {variable} is not set: set it where the editor starts acp-tether"
+        "{flag}: the environment variable {variable} is not set: set it where the editor starts acp-tether"
     )]
     VariableUnset {
-        /// The name of the header.
-        header: String,
+        /// The flag, and of a header its name.
+        flag: String,
         /// The name of the variable.
         variable: String,
     },
     /// The variable holds bytes that are no text.
-    #[error("--header {header}: the environment variable {variable} is not UTF-8")]
+    #[error("{flag}: the environment variable {variable} is not UTF-8")]
     VariableForeign {
-        /// The name of the header.
-        header: String,
+        /// The flag, and of a header its name.
+        flag: String,
         /// The name of the variable.
         variable: String,
     },
@@ -176,6 +184,12 @@ pub enum Unusable {
     /// Both a header and a token say who sends.
     #[error("{0} and --header Authorization are the same header: leave one of them out")]
     TwoCredentials(&'static str),
+    /// A certificate or a key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::Problem),
+    /// The proxy cannot be used.
+    #[error(transparent)]
+    Proxy(#[from] proxy::Problem),
     /// The API has an address that others could reach, or none.
     #[error(
         "--api {0}: the API listens at 127.0.0.1 only: write 127.0.0.1:PORT, with 0 for a free port, or off"
@@ -222,7 +236,8 @@ impl Config {
         });
         match usable {
             Ok((remote, loopback)) => {
-                let warnings = exposed_query(&remote.url).into_iter().collect();
+                let mut warnings: Vec<String> = exposed_query(&remote.url).into_iter().collect();
+                warnings.extend(remote.tls.unchecked.warning());
                 let settings = Settings { transport: remote.transport(), ..config.settings };
                 Self { settings, remote: Some(remote), loopback, warnings }
             }
@@ -271,12 +286,15 @@ impl Remote {
         environment: impl Fn(&str) -> Result<String, VarError>,
     ) -> Result<Self, Unusable> {
         let bearer = bearer(flags, &environment)?;
-        let headers = headers(&flags.headers, environment)?;
+        let headers = headers(&flags.headers, &environment)?;
         if let Some(bearer) = bearer.as_ref().filter(|_| headers.contains_key(AUTHORIZATION)) {
             return Err(Unusable::TwoCredentials(bearer.flag()));
         }
+        let url = endpoint(&flags.url, flags.transport)?;
         Ok(Self {
-            url: endpoint(&flags.url, flags.transport)?,
+            tls: Tls::new(&flags.network, &url)?,
+            proxy: Proxy::new(&flags.network, environment)?,
+            url,
             headers,
             bearer,
             http: flags.http,
@@ -465,18 +483,19 @@ fn header(
     if header.as_str().starts_with("acp-") || OWNED_HEADERS.contains(&header.as_str()) {
         return Err(Unusable::HeaderOwned(name.to_owned()));
     }
-    let value = expanded(name, value, environment)?;
+    let value = expanded(&format!("--header {name}"), value, environment, |text| text)?;
     let mut value = HeaderValue::from_bytes(value.trim().as_bytes())
         .map_err(|_| Unusable::HeaderValue(name.to_owned()))?;
     value.set_sensitive(true);
     Ok((header, value))
 }
 
-/// Replaces each `${NAME}` by the variable's value. What comes out is not expanded again.
+/// Replaces each `${NAME}` by the variable's value, as `encoded`. What comes out is not expanded again.
 fn expanded(
-    header: &str,
+    flag: &str,
     text: &str,
     environment: impl Fn(&str) -> Result<String, VarError>,
+    encoded: impl Fn(String) -> String,
 ) -> Result<String, Unusable> {
     let mut result = String::new();
     let mut rest = text;
@@ -484,14 +503,14 @@ fn expanded(
         let (variable, after) = after
             .split_once('}')
             .filter(|(variable, _)| !variable.is_empty())
-            .ok_or_else(|| Unusable::VariableForm(header.to_owned()))?;
-        let (header, named) = (header.to_owned(), variable.to_owned());
+            .ok_or_else(|| Unusable::VariableForm(flag.to_owned()))?;
+        let (flag, named) = (flag.to_owned(), variable.to_owned());
         let value = environment(variable).map_err(|error| match error {
-            VarError::NotPresent => Unusable::VariableUnset { header, variable: named },
-            VarError::NotUnicode(_) => Unusable::VariableForeign { header, variable: named },
+            VarError::NotPresent => Unusable::VariableUnset { flag, variable: named },
+            VarError::NotUnicode(_) => Unusable::VariableForeign { flag, variable: named },
         })?;
         result.push_str(before);
-        result.push_str(&value);
+        result.push_str(&encoded(value));
         rest = after;
     }
     result.push_str(rest);

@@ -53,7 +53,8 @@ pub fn said<'a>(message: &'a Value, session: &str) -> &'a str {
     text.as_str().unwrap_or_else(|| panic!("no text: {message}"))
 }
 
-fn prompt(editor: &mut Editor, session: &str) {
+/// One turn.
+pub fn prompt(editor: &mut Editor, session: &str) {
     let id = say(editor, session, "echo hello from far away");
     let (before, answer) = editor.until_answer(id);
     let told: Vec<&str> = before.iter().map(|message| said(message, session)).collect();

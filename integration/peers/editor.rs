@@ -38,10 +38,16 @@ pub struct End {
 impl Editor {
     /// Launches `acp-tether connect FLAGS URL`.
     pub fn connect(url: &str, flags: &[&str]) -> Self {
+        Self::connect_in(&[], url, flags)
+    }
+
+    /// Launches it with these variables in its environment.
+    pub fn connect_in(environment: &[(&str, &str)], url: &str, flags: &[&str]) -> Self {
         let mut program = program()
             .arg("connect")
             .args(flags)
             .arg(url)
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -2,8 +2,8 @@
 //! comes from: the first of them that says anything.
 
 use super::file::{self, Problem, Remote};
-use super::keys::{self, CONFIG, HEADER, Keys, Setting, Source, URL, suggestion};
-use super::{Unusable, exposed_headers};
+use super::keys::{self, CONFIG, HEADER, Keys, PROXY, Setting, Source, URL, suggestion};
+use super::{Unusable, exposed_headers, proxy};
 use crate::cli::Connect;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
@@ -59,7 +59,8 @@ pub fn effective(
         None => vec![typed.url()],
         Some(_) => Vec::new(),
     };
-    let warnings = exposed_headers(typed.headers());
+    let mut warnings = exposed_headers(typed.values(HEADER));
+    warnings.extend(typed.values(PROXY).find_map(proxy::exposed));
     let layers = [[url, typed.settings.clone()].concat(), variables, settings.unwrap_or_default()];
     let settings = merged(&keys, layers);
     match keys.parse(&settings) {
@@ -105,9 +106,9 @@ impl Typed {
         setting(URL, self.target.clone(), Source::Flag)
     }
 
-    fn headers(&self) -> impl Iterator<Item = &str> {
-        let headers = self.settings.iter().filter(|setting| setting.key == HEADER);
-        headers.filter_map(|header| header.value.to_str())
+    fn values(&self, key: &str) -> impl Iterator<Item = &str> {
+        let settings = self.settings.iter().filter(move |setting| setting.key == key);
+        settings.filter_map(|setting| setting.value.to_str())
     }
 }
 

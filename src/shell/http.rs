@@ -4,9 +4,11 @@ mod answer;
 mod clients;
 mod probe;
 mod request;
+mod route;
 mod stream;
 #[cfg(test)]
 pub(super) mod tests;
+mod tls;
 
 use self::clients::{Clients, Place};
 pub(super) use self::request::Failure;
@@ -177,8 +179,7 @@ impl Link {
 
     async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {
         let client = self.clients.for_posts().await?;
-        let response = outgoing.send(&client).await?;
-        self.clients.answered().await;
+        let response = outgoing.send(&client, &self.clients).await?;
         answer::read(response, self.remote.max_message_bytes).await
     }
 
@@ -190,7 +191,7 @@ impl Link {
     ) -> Result<Result<(Upgraded, Option<Bytes>), Response>, Failure> {
         let headers = self.headers(renew).await?;
         let (request, key) = Outgoing::socket(&self.remote.url, headers)?;
-        let response = request.send(&self.clients.for_sockets()?).await?;
+        let response = request.send(&self.clients.for_sockets()?, &self.clients).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return answer::read(response, limits::ERROR_BODY_BYTES).await.map(Err);
         }
@@ -223,9 +224,8 @@ impl Link {
         let response = Outgoing::stream(&self.remote.url, headers)
             .of(Some(&open.connection), open.stream.session.as_ref())?
             .from(open.cursor.as_ref(), self.remote.cursor_in_query)?
-            .send(&place.client)
+            .send(&place.client, &self.clients)
             .await?;
-        self.clients.answered().await;
         Ok((response, place))
     }
 }

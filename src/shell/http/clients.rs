@@ -4,14 +4,15 @@
 //! system delays acknowledgements, an answer on a stream would wait 40 ms behind the 202 of its POST.
 
 use super::probe::{self, Greeted};
-use super::request::Failure;
+use super::request::{Failure, reason};
+use super::route::Route;
+use super::tls::Handshake;
 use crate::cli::HttpVersion;
 use crate::config::Remote;
-use hyper_util::client::proxy::matcher::Matcher;
+use crate::config::tls::Tls;
 use reqwest::cookie::Jar;
 use reqwest::header::COOKIE;
-use reqwest::{Client, ClientBuilder, Url, redirect};
-use std::net::IpAddr;
+use reqwest::{Client, ClientBuilder, Response, Url, redirect};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,7 +47,10 @@ const ASSUMED: Protocol = Protocol::Http1;
 pub(super) struct Clients {
     url: Url,
     version: HttpVersion,
-    is_proxied: bool,
+    route: Route,
+    tls: Tls,
+    /// How TLS is done, once it is.
+    handshake: Mutex<Option<Handshake>>,
     jar: Arc<Jar>,
     /// What is spoken, once that is known.
     protocol: tokio::sync::Mutex<Option<Protocol>>,
@@ -85,7 +89,9 @@ impl Clients {
         Self {
             url: remote.url.clone(),
             version: remote.http,
-            is_proxied: is_proxied(&remote.url),
+            route: Route::to(&remote.url, &remote.proxy),
+            tls: remote.tls.clone(),
+            handshake: Mutex::default(),
             jar: Arc::new(jar(remote)),
             protocol: tokio::sync::Mutex::default(),
             posts: Mutex::default(),
@@ -125,9 +131,24 @@ impl Clients {
         Ok(place)
     }
 
-    /// A response came: what was assumed of the server is so.
-    pub(super) async fn answered(&self) {
-        self.protocol.lock().await.get_or_insert(ASSUMED);
+    /// What came of a request that was sent with one of the clients.
+    pub(super) async fn passed(
+        &self,
+        sent: reqwest::Result<Response>,
+    ) -> Result<Response, Failure> {
+        let passed = self.route.passed(sent);
+        if passed.is_ok() {
+            // What was assumed of the server is so.
+            self.protocol.lock().await.get_or_insert(ASSUMED);
+        }
+        match (&*lock(&self.handshake), passed) {
+            (Some(handshake), Ok(response)) => {
+                handshake.answered();
+                Ok(response)
+            }
+            (Some(handshake), Err(failure)) => Err(failure.with(handshake.doubt())),
+            (None, passed) => passed,
+        }
     }
 
     /// What is spoken, found out before the first request. Where that cannot be found out it is tried
@@ -145,11 +166,15 @@ impl Clients {
             HttpVersion::Http1 => Protocol::Http1,
             _ if self.url.scheme() == "https" => Protocol::Negotiated,
             HttpVersion::Http2 => Protocol::Http2,
-            HttpVersion::Auto if self.is_proxied => Protocol::Http1,
+            HttpVersion::Auto if self.route.is_proxied() => Protocol::Http1,
             HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {
                 Greeted::Http2 => Protocol::Http2,
                 Greeted::Other => Protocol::Http1,
                 Greeted::Closed => return Ok(None),
+                Greeted::Tls => {
+                    let reason = "it speaks TLS at this port: let the URL begin with https:";
+                    return Err(Failure::Unsent(reason.to_owned()));
+                }
             },
         };
         Ok(Some(protocol))
@@ -165,22 +190,33 @@ impl Clients {
             .cookie_provider(Arc::clone(&self.jar))
             .redirect(redirect::Policy::none())
             .referer(false);
-        let builder = self.secured(self.proxied(watched(spoken(builder, protocol))));
-        builder.build().map_err(|error| Failure::Unsent(super::request::reason(error)))
-    }
-
-    fn proxied(&self, builder: ClientBuilder) -> ClientBuilder {
-        if self.is_proxied { builder } else { builder.no_proxy() }
+        let builder = self.route.taken_by(watched(spoken(builder, protocol)))?;
+        let client = self.secured(builder, protocol)?.build();
+        client.map_err(|error| Failure::Unsent(reason(error)))
     }
 
     /// Without TLS the system's certificates are not needed, and are not loaded: that takes time, and
     /// fails where there are none.
-    fn secured(&self, builder: ClientBuilder) -> ClientBuilder {
-        if self.url.scheme() == "http" && !self.is_proxied {
-            builder.tls_certs_only([])
-        } else {
-            builder
+    fn secured(
+        &self,
+        builder: ClientBuilder,
+        protocol: Protocol,
+    ) -> Result<ClientBuilder, Failure> {
+        if self.url.scheme() == "http" && !self.route.begins_with_tls() {
+            return Ok(builder.tls_certs_only([]));
         }
+        let mut known = lock(&self.handshake);
+        let handshake = match &mut *known {
+            Some(handshake) => handshake,
+            unknown => unknown.insert(Handshake::new(&self.tls).map_err(Failure::Unsent)?),
+        };
+        let mut config = handshake.config.clone();
+        config.alpn_protocols = match protocol {
+            Protocol::Http1 => vec![b"http/1.1".to_vec()],
+            Protocol::Http2 => vec![b"h2".to_vec()],
+            Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        };
+        Ok(builder.tls_backend_preconfigured(config))
     }
 }
 
@@ -227,21 +263,6 @@ fn watched(builder: ClientBuilder) -> ClientBuilder {
     builder
 }
 
-/// Whether the environment or the system names a proxy for `url`. A proxy never stands between this
-/// machine and itself.
-fn is_proxied(url: &Url) -> bool {
-    let uri = url.as_str().parse().ok();
-    !is_loopback(url) && uri.is_some_and(|uri| Matcher::from_system().intercept(&uri).is_some())
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-    address.map_or(host == "localhost" || host.ends_with(".localhost"), |address| {
-        address.to_canonical().is_loopback()
-    })
-}
-
 /// The cookies that the person gave in a header stand in the jar: a `Cookie` header of a request
 /// would keep the server's own cookies out.
 fn jar(remote: &Remote) -> Jar {
@@ -253,28 +274,4 @@ fn jar(remote: &Remote) -> Jar {
         }
     }
     jar
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn k91_no_proxy_stands_between_this_machine_and_itself() {
-        let cases = [
-            ("http://127.0.0.1:1/", true),
-            ("http://127.9.9.9/", true),
-            ("http://[::1]/", true),
-            ("http://[::ffff:127.0.0.1]/", true),
-            ("http://localhost/", true),
-            ("http://agent.localhost/", true),
-            ("http://example.com/", false),
-            ("http://127.0.0.1.example.com/", false),
-            ("http://10.0.0.1/", false),
-        ];
-        for (url, expected) in cases {
-            assert_eq!(is_loopback(&url.parse().unwrap()), expected, "{url}");
-        }
-    }
 }

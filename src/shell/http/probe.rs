@@ -13,6 +13,8 @@ const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const FRAME_HEADER: usize = 9;
 const FRAME_TYPE: usize = 3;
 const SETTINGS: u8 = 4;
+/// What TLS begins with when it complains. No first frame of HTTP/2 does: it would be over a megabyte.
+const TLS_ALERT: u8 = 0x15;
 /// How long a server may think before it is taken for one that does not speak HTTP/2.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -23,6 +25,8 @@ pub(super) enum Greeted {
     Http2,
     /// One that does not.
     Other,
+    /// One that speaks TLS.
+    Tls,
     /// A connection that closed without a word: a server that does not, or a forwarded port with no
     /// server behind it yet.
     Closed,
@@ -38,17 +42,21 @@ pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failu
         Ok(Err(error)) => return Err(Failure::Unsent(error.to_string())),
         Err(_) => return Err(Failure::Unsent("the connection timed out".to_owned())),
     };
-    match timeout(WAIT, first_frame(stream)).await {
-        Ok(Ok(SETTINGS)) => Ok(Greeted::Http2),
+    match timeout(WAIT, answer(stream)).await {
+        Ok(Ok(greeted)) => Ok(greeted),
         Ok(Err(_)) => Ok(Greeted::Closed),
-        Ok(Ok(_)) | Err(_) => Ok(Greeted::Other),
+        Err(_) => Ok(Greeted::Other),
     }
 }
 
-/// The type of the first frame, if what comes is one.
-async fn first_frame(mut stream: TcpStream) -> std::io::Result<u8> {
+async fn answer(mut stream: TcpStream) -> std::io::Result<Greeted> {
     stream.write_all(HELLO).await?;
     let mut frame = [0; FRAME_HEADER];
-    stream.read_exact(&mut frame).await?;
-    Ok(frame[FRAME_TYPE])
+    let (first, rest) = frame.split_at_mut(1);
+    stream.read_exact(first).await?;
+    if first == [TLS_ALERT] {
+        return Ok(Greeted::Tls);
+    }
+    stream.read_exact(rest).await?;
+    Ok(if frame[FRAME_TYPE] == SETTINGS { Greeted::Http2 } else { Greeted::Other })
 }

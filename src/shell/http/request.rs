@@ -1,11 +1,15 @@
 //! Sends one request, with its headers and its redirects (L4, L8).
 
+use super::clients::Clients;
+use super::tls;
 use crate::config::redacted;
+use crate::config::tls::CLIENT_CERT;
 use crate::core::redirect::{Refusal, Verdict, decide};
 use crate::core::{Connection, Outcome, SessionId, limits};
 use crate::shell::token::random;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName,
     HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -20,6 +24,8 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("acp-protocol-versi
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The names of the cursor in the query (R4).
 const CURSOR_PARAMETERS: [&str; 2] = ["last_event_id", "lastEventId"];
+/// What is written as %XX in the query.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Why there is no response. Holds neither a query nor a header's value (X1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +38,21 @@ pub(in crate::shell) enum Failure {
     Broken(String),
     /// The remote redirects to where we do not follow.
     Redirected { status: u16, reason: String },
+}
+
+impl Failure {
+    /// The same, with what else may have been the reason, where the network is all that it tells of.
+    pub(super) fn with(self, doubt: Option<&str>) -> Self {
+        let told = |reason: String| match doubt {
+            Some(doubt) if !reason.contains(CLIENT_CERT) => format!("{reason}; {doubt}"),
+            _ => reason,
+        };
+        match self {
+            Self::Unsent(reason) => Self::Unsent(told(reason)),
+            Self::Broken(reason) => Self::Broken(told(reason)),
+            other => other,
+        }
+    }
 }
 
 impl From<Failure> for Outcome {
@@ -147,11 +168,16 @@ impl Outgoing {
     }
 
     /// Sends it, and again to where the remote redirects within its own origin (L8).
-    pub(super) async fn send(mut self, client: &Client) -> Result<Response, Failure> {
+    pub(super) async fn send(
+        mut self,
+        client: &Client,
+        clients: &Clients,
+    ) -> Result<Response, Failure> {
         let is_get = self.method == Method::GET;
         let mut hops = 0;
         loop {
-            let response = client.execute(self.request()).await.map_err(Failure::from)?;
+            let sent = client.execute(self.request()).await;
+            let response = clients.passed(sent).await?;
             let status = response.status().as_u16();
             let target = target(&self.url, &response);
             let same_origin = target.as_ref().map(|target| target.origin() == self.url.origin());
@@ -190,7 +216,10 @@ impl Outgoing {
 
 impl From<reqwest::Error> for Failure {
     fn from(error: reqwest::Error) -> Self {
-        let is_unsent = error.is_connect() || error.is_builder() || is_canceled(&error);
+        let is_unsent = error.is_connect()
+            || error.is_builder()
+            || is_canceled(&error)
+            || tls::is_refused(&error);
         let reason = reason(error);
         if is_unsent { Self::Unsent(reason) } else { Self::Broken(reason) }
     }
@@ -203,6 +232,9 @@ fn is_canceled(error: &reqwest::Error) -> bool {
 
 /// What went wrong, for people. The outermost texts name layers and URLs, the innermost the matter.
 pub(in crate::shell) fn reason(error: reqwest::Error) -> String {
+    if let Some(explained) = tls::explained(&error) {
+        return explained;
+    }
     let error = error.without_url();
     let mut parts: Vec<String> = Vec::new();
     for text in causes(&error).map(ToString::to_string) {
@@ -215,7 +247,7 @@ pub(in crate::shell) fn reason(error: reqwest::Error) -> String {
 }
 
 /// What an error came from, from the outermost to the innermost.
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+pub(super) fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |&cause| cause.source())
 }
 
@@ -259,24 +291,11 @@ fn query_with_cursor(query: Option<&str>, cursor: Option<&[u8]>) -> Option<Strin
     let kept = query.into_iter().flat_map(|query| query.split('&')).filter(|part| !is_cursor(part));
     let mut parts: Vec<String> = kept.map(str::to_owned).collect();
     if let Some(cursor) = cursor {
-        let cursor = percent_encoded(cursor);
+        let cursor = percent_encode(cursor, RESERVED);
         parts.retain(|part| !part.is_empty());
         parts.extend(CURSOR_PARAMETERS.map(|name| format!("{name}={cursor}")));
     }
     (!parts.is_empty()).then(|| parts.join("&"))
-}
-
-fn percent_encoded(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(*byte));
-            }
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,0 +1,141 @@
+//! Decides which way requests go, and tells the errors of a proxy from those of the remote.
+
+use super::request::{Failure, causes, reason};
+use crate::config::proxy::{Choice, Proxy, is_loopback};
+use crate::config::redacted;
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::{ClientBuilder, Response, StatusCode, Url};
+
+/// What hyper-util says where a proxy wants a credential, or another one. Its errors have no types that
+/// could be named.
+const WANTS_CREDENTIALS: [&str; 3] = [
+    "tunnel error: proxy authorization required",
+    "SOCKS error: credentials not accepted",
+    "SOCKS error: server does not support user/pass authentication",
+];
+/// The same where the proxy cannot be reached, and where it is to blame for all else.
+const UNREACHABLE: [&str; 1] = ["failed to create underlying connection"];
+const REFUSES: [&str; 2] = ["tunnel error: ", "SOCKS error: "];
+/// The same of reqwest, where it is to resolve the remote's name for a SOCKS proxy.
+const UNRESOLVED: [&str; 1] = ["error resolving for socks proxy"];
+
+/// The way to the remote.
+#[derive(Debug)]
+pub(super) struct Route {
+    choice: Choice,
+    /// The proxy as it may be shown, if there is one.
+    proxy: Option<String>,
+    /// Whether a proxy passes on what it cannot read.
+    is_tunnel: bool,
+}
+
+impl Route {
+    /// A proxy that is named is taken for any URL. One that the environment or the system names never
+    /// stands between this machine and itself (K91).
+    pub(super) fn to(url: &Url, flags: &Proxy) -> Self {
+        let choice = if is_excepted(url, &flags.exceptions) { &Choice::Off } else { &flags.choice };
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let proxy = match choice {
+            Choice::Off => None,
+            Choice::Named(proxy) => Some(redacted(proxy)),
+            Choice::System if is_loopback(host) => None,
+            Choice::System => intercepted(&Matcher::from_system(), url),
+        };
+        let proxy = proxy.map(|proxy| proxy.trim_end_matches('/').to_owned());
+        Self { choice: choice.clone(), proxy, is_tunnel: url.scheme() == "https" }
+    }
+
+    /// Whether a proxy stands before the remote.
+    pub(super) fn is_proxied(&self) -> bool {
+        self.proxy.is_some()
+    }
+
+    /// Whether TLS is spoken with the proxy itself.
+    pub(super) fn begins_with_tls(&self) -> bool {
+        self.proxy.as_ref().is_some_and(|proxy| proxy.starts_with("https:"))
+    }
+
+    /// The builder of a client that goes this way.
+    pub(super) fn taken_by(&self, builder: ClientBuilder) -> Result<ClientBuilder, Failure> {
+        Ok(match &self.choice {
+            Choice::Named(proxy) => {
+                let proxy = reqwest::Proxy::all(proxy.clone());
+                builder.proxy(proxy.map_err(|error| Failure::Unsent(reason(error)))?)
+            }
+            Choice::System if self.is_proxied() => builder,
+            _ => builder.no_proxy(),
+        })
+    }
+
+    /// What came of a request that went this way.
+    pub(super) fn passed(&self, sent: reqwest::Result<Response>) -> Result<Response, Failure> {
+        match (sent, &self.proxy) {
+            (Ok(response), Some(proxy))
+                if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED =>
+            {
+                Err(wants_credentials(proxy))
+            }
+            (Err(error), Some(proxy)) => Err(self.failure(proxy, error)),
+            (sent, _) => sent.map_err(Failure::from),
+        }
+    }
+
+    fn failure(&self, proxy: &str, error: reqwest::Error) -> Failure {
+        let says = |texts: &[&str]| {
+            let of = |cause: String| texts.iter().any(|text| cause.contains(text));
+            causes(&error).any(|cause| of(cause.to_string()))
+        };
+        if says(&WANTS_CREDENTIALS) {
+            return wants_credentials(proxy);
+        }
+        if says(&UNRESOLVED) {
+            return Failure::Unsent(format!(
+                "its name cannot be resolved here ({}): with socks5h:// the proxy resolves it",
+                reason(error)
+            ));
+        }
+        if error.is_connect() && error.is_timeout() {
+            return Failure::Unsent(format!(
+                "no connection came about through the proxy {proxy} in time: is it there?"
+            ));
+        }
+        let is_at_proxy = error.is_connect() && !self.is_tunnel && !says(&REFUSES);
+        if is_at_proxy || says(&UNREACHABLE) {
+            return Failure::Unsent(format!(
+                "the proxy {proxy} cannot be reached: {}",
+                reason(error)
+            ));
+        }
+        if says(&REFUSES) {
+            let reason = reason(error);
+            return Failure::Unsent(format!(
+                "the proxy {proxy} lets nothing through to it: {reason}"
+            ));
+        }
+        error.into()
+    }
+}
+
+/// Trying the same again would only get the person's account locked.
+fn wants_credentials(proxy: &str) -> Failure {
+    let form = proxy.replacen("://", "://NAME:${PASSWORD}@", 1);
+    Failure::NoCredential(format!(
+        "the proxy {proxy} wants a user name and a password, or others than it got: write --proxy \
+         '{form}', with the password in the environment variable PASSWORD"
+    ))
+}
+
+/// The proxy for a URL, without its credential.
+fn intercepted(proxies: &Matcher, url: &Url) -> Option<String> {
+    Some(proxies.intercept(&url.as_str().parse().ok()?)?.uri().to_string())
+}
+
+fn is_excepted(url: &Url, exceptions: &str) -> bool {
+    // The matcher takes this for names only.
+    if exceptions.split(',').any(|host| host.trim() == "*") {
+        return true;
+    }
+    // A matcher for everything has the same rules for exceptions as the environment's.
+    let all = Matcher::builder().all("http://any").no(exceptions).build();
+    intercepted(&all, url).is_none()
+}

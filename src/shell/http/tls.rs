@@ -1,0 +1,243 @@
+//! Decides which servers are believed and who we are to them, and tells what was wrong with TLS.
+
+use crate::config::tls::{Identity, Tls, Unchecked};
+use rustls::client::ResolvesClientCert;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, SignatureScheme,
+};
+use rustls_platform_verifier::Verifier;
+use std::error::Error;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How TLS is done with the remote.
+#[derive(Clone, Debug)]
+pub(super) struct Handshake {
+    /// All of it but the protocols that are offered.
+    pub(super) config: ClientConfig,
+    identity: Arc<Shown>,
+}
+
+impl Handshake {
+    /// Where it cannot be done: why, for people.
+    pub(super) fn new(tls: &Tls) -> Result<Self, String> {
+        let provider = Arc::new(ring::default_provider());
+        let identity = tls.identity.clone().map(Mutex::new);
+        let identity = Arc::new(Shown { identity, is_asked_for: AtomicBool::new(false) });
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Trust::new(tls, provider)?))
+            .with_client_cert_resolver(Arc::clone(&identity) as _);
+        Ok(Self { config, identity })
+    }
+
+    /// The remote answered: it takes us for who we are.
+    pub(super) fn answered(&self) {
+        self.identity.is_asked_for.store(false, Ordering::Relaxed);
+    }
+
+    /// What to say of us where the remote breaks off, if it wanted to know and has not answered since.
+    /// In HTTP/2 its complaint is lost behind that.
+    pub(super) fn doubt(&self) -> Option<&'static str> {
+        let is_asked_for = self.identity.is_asked_for.load(Ordering::Relaxed);
+        is_asked_for.then_some(match self.identity.identity {
+            None => "it asked for a certificate of ours: name one with --client-cert",
+            Some(_) => "it asked for a certificate of ours: does it take that of --client-cert?",
+        })
+    }
+}
+
+/// Whom we believe: the system's authorities and the person's; of some hosts, everybody.
+#[derive(Debug)]
+struct Trust {
+    unchecked: Unchecked,
+    /// `None` where there are no authorities to check by.
+    verifier: Option<Verifier>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Trust {
+    fn new(tls: &Tls, provider: Arc<CryptoProvider>) -> Result<Self, String> {
+        let unchecked = tls.unchecked.clone();
+        let authorities = tls.authorities.iter().cloned();
+        let verifier = match Verifier::new_with_extra_roots(authorities, Arc::clone(&provider)) {
+            Ok(verifier) => Some(verifier),
+            Err(_) if !unchecked.is_empty() => None,
+            Err(error) => {
+                return Err(format!(
+                    "this machine knows no authority to check the agent's certificate by ({error}): \
+                     install the package ca-certificates, or name a file with --ca-file"
+                ));
+            }
+        };
+        Ok(Self { unchecked, verifier, provider })
+    }
+}
+
+impl ServerCertVerifier for Trust {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.unchecked.contains(&name.to_str()) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let verifier = self.verifier.as_ref().ok_or(CertificateError::UnknownIssuer)?;
+        verifier.verify_server_cert(certificate, intermediates, name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The certificate that we show, if we have one. One that was renewed is read for the next connection.
+#[derive(Debug)]
+struct Shown {
+    identity: Option<Mutex<Identity>>,
+    is_asked_for: AtomicBool,
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.is_asked_for.store(true, Ordering::Relaxed);
+        // No code panics while it holds the lock.
+        let mut identity = self.identity.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        match identity.renewed() {
+            None => {}
+            Some(Ok(renewed)) => *identity = renewed,
+            // It may be half written.
+            Some(Err(problem)) => {
+                tracing::warn!("{problem}; the certificate that was read before stays");
+            }
+        }
+        Some(Arc::clone(&identity.key))
+    }
+
+    fn has_certs(&self) -> bool {
+        self.identity.is_some()
+    }
+}
+
+/// What a server complains with where it does not take our certificate, as rustls names it.
+const REFUSALS: [&str; 9] = [
+    "AccessDenied",
+    "BadCertificate",
+    "CertificateExpired",
+    CERTIFICATE_REQUIRED,
+    "CertificateRevoked",
+    "CertificateUnknown",
+    "DecryptError",
+    "UnknownCA",
+    "UnsupportedCertificate",
+];
+const CERTIFICATE_REQUIRED: &str = "CertificateRequired";
+
+/// Whether the server refused who we are, which in TLS 1.3 it tells when we have begun to talk. It read
+/// nothing of that.
+pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    alert(error).is_some_and(|alert| REFUSALS.contains(&&*alert))
+}
+
+/// What was wrong with TLS and what to do, if it was TLS.
+pub(super) fn explained(error: &(dyn Error + 'static)) -> Option<String> {
+    match alert(error).as_deref() {
+        Some(CERTIFICATE_REQUIRED) => {
+            return Some(
+                "it wants to see a certificate of ours: name one with --client-cert".to_owned(),
+            );
+        }
+        Some(alert) if REFUSALS.contains(&alert) => {
+            return Some(format!(
+                "it refuses our certificate ({alert}): name one that it takes with --client-cert"
+            ));
+        }
+        _ => {}
+    }
+    match found(error)? {
+        rustls::Error::InvalidCertificate(error) => Some(certificate(error)),
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(
+            "what answers there does not speak TLS: is the port right, or must the URL begin with http:?"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn certificate(error: &CertificateError) -> String {
+    let date =
+        |time: &UnixTime| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
+    match error {
+        CertificateError::UnknownIssuer => {
+            "its certificate is signed by an authority that this machine does not know: if you trust it, \
+             name the file of the authority with --ca-file"
+                .to_owned()
+        }
+        CertificateError::ExpiredContext { time, not_after } => format!(
+            "its certificate expired on {}: have it renewed, or set the clock of this machine, on which it \
+             is {}",
+            date(not_after),
+            date(time)
+        ),
+        CertificateError::NotValidYetContext { time, not_before } => format!(
+            "its certificate begins to be valid on {}: set the clock of this machine, on which it is {}",
+            date(not_before),
+            date(time)
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("its certificate is for another host: {error}; use the name that it is for")
+        }
+        _ => format!("its certificate cannot be used: {error}"),
+    }
+}
+
+/// The name of the alert that a server sent. Of one that came over HTTP/2 the text is all that is left.
+fn alert(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut causes = std::iter::successors(Some(error), |&cause| cause.source());
+    causes.find_map(|cause| {
+        let text = cause.to_string();
+        text.rsplit_once("received fatal alert: ").map(|(_, name)| name.to_owned())
+    })
+}
+
+/// The error of TLS among the causes of an error. An [`io::Error`] does not name as its cause what it
+/// wraps.
+fn found<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error
+        .downcast_ref()
+        .or_else(|| wrapped.and_then(|error| found(error)))
+        .or_else(|| error.source().and_then(found))
+}
