@@ -555,7 +555,10 @@ impl Checks {
                 "session/prompt" => {
                     self.prompts.insert(scope, number);
                 }
-                "session/cancel" if self.prompts.get(&scope).is_some_and(|it| *it > number) => {
+                "session/cancel"
+                    if self.prompts.get(&scope).is_some_and(|it| *it > number)
+                        && !self.given_up.contains(&number) =>
+                {
                     self.fail("V10", format!("a cancel reached a later turn: {text}"));
                 }
                 _ => {}

@@ -502,6 +502,7 @@ impl World {
         };
         if asks == Asks::Reconnect {
             self.openings.clear();
+            self.connects.clear();
         }
         let effects = self.step(Event::Inquiry(Ticket(0), inquiry.clone()));
         let reply = effects.iter().find_map(|effect| match effect {

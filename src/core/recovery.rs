@@ -339,6 +339,7 @@ impl Session {
         self.cancelled = None;
         self.suspected = None;
         self.stale_replay = false;
+        self.late_load = None;
         self.draining = None;
         self.stream.forget_connection();
         for lane in [LaneName::Messages, LaneName::Answers] {

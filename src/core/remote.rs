@@ -153,6 +153,7 @@ impl Core {
             return self.own_answered(&own, id, answer, is_error, step);
         }
         let Some(request) = self.ledger.close(id) else {
+            self.replay_is_over(id);
             return step
                 .log(Level::Warn, "dropped an answer of the remote agent that nobody waits for");
         };

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::message::RequestId;
 use super::restore::Way;
-use super::session::{Held, Scope, Standing, StreamState};
+use super::session::{Held, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
 use super::{Core, Millis, Step, limits};
 
@@ -68,8 +68,15 @@ impl Core {
 
     /// Whether what comes on a session's stream is a replay that the editor has already (V3).
     pub(super) fn is_held_back(&self, scope: &Scope) -> bool {
-        let is_draining = self.sessions.get(scope).is_some_and(|it| it.draining.is_some());
-        is_draining || self.is_replaying(scope)
+        let is_late = |session: &Session| session.draining.is_some() || session.late_load.is_some();
+        self.sessions.get(scope).is_some_and(is_late) || self.is_replaying(scope)
+    }
+
+    /// An answer came that nobody waits for: where that is our late load, its replay came before it.
+    pub(super) fn replay_is_over(&mut self, id: &RequestId) {
+        for session in self.sessions.values_mut() {
+            session.late_load.take_if(|late| late == id);
+        }
     }
 
     /// A stream is open on which the replay of a load that we gave up may still come: it is let pass

@@ -202,6 +202,7 @@ impl Core {
 
     /// The time of a step of a restore is over: it was not answered, or it is time to try again.
     pub(super) fn restore_due(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let is_socket = self.is_socket();
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let Standing::Restoring(restore) = &mut session.standing else { return };
         match restore.request.take() {
@@ -214,7 +215,11 @@ impl Core {
             None => self.try_restore(scope, step),
             Some(id) => {
                 let is_sent_load = restore.way == Way::Load && !session.is_waiting(&id);
-                session.stale_replay |= is_sent_load;
+                if is_socket {
+                    session.late_load = Some(id.clone()).filter(|_| is_sent_load);
+                } else {
+                    session.stale_replay |= is_sent_load;
+                }
                 session.held.retain(|held| held.request != id);
                 self.forget_own(&id);
                 step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));
@@ -279,6 +284,7 @@ impl Core {
 
     /// A session is restored no longer, for whatever reason.
     pub(super) fn drop_restore(&mut self, scope: &Scope) -> Option<Restore> {
+        let is_socket = self.is_socket();
         let session = self.sessions.get_mut(scope)?;
         let standing = std::mem::take(&mut session.standing);
         let Standing::Restoring(restore) = standing else {
@@ -287,7 +293,13 @@ impl Core {
         };
         self.timers.disarm(&Timer::Restore(scope.clone()));
         let is_sent = restore.request.as_ref().is_some_and(|id| !session.is_waiting(id));
-        session.stale_replay |= restore.way == Way::Load && (is_sent || restore.may_have_arrived());
+        let is_load = restore.way == Way::Load;
+        if is_socket {
+            let late = restore.request.clone().filter(|_| is_load && is_sent);
+            session.late_load = late.or(session.late_load.take());
+        } else {
+            session.stale_replay |= is_load && (is_sent || restore.may_have_arrived());
+        }
         if let Some(id) = &restore.request {
             self.forget_own(id);
         }

@@ -37,6 +37,8 @@ pub struct Session {
     pub suspected: Option<Failure>,
     /// The replay of a load of ours that was given up may still come on its stream (V3).
     pub stale_replay: bool,
+    /// The same over a socket, where it comes before the answer to this request of ours.
+    pub late_load: Option<RequestId>,
     /// Since when its open stream is read without being passed on, until it is quiet: what comes is
     /// that replay.
     pub draining: Option<Millis>,

@@ -174,7 +174,8 @@ impl Core {
         let reason = format!("this message is too large for the remote agent: {close}");
         match waiter {
             Waiter::Editor(id) => {
-                let failure = Failure::new(Kind::TooLarge, Delivery::Refused, reason);
+                // Which one it was is not told.
+                let failure = Failure::new(Kind::TooLarge, Delivery::Unknown, reason);
                 self.fail(&id, &failure, step);
             }
             _ => step.log(Level::Warn, reason),
@@ -187,6 +188,7 @@ impl Core {
         let (None, Some(named)) = (came_on, &params.session) else { return came_on.clone() };
         let named = Some(SessionId((&**named).into()));
         let stream = self.sessions.get(&named).map(|session| &session.stream.state);
-        if matches!(stream, Some(StreamState::Absent)) { named } else { None }
+        let has_none = self.is_socket() || matches!(stream, Some(StreamState::Absent));
+        if has_none { named } else { None }
     }
 }

@@ -347,6 +347,8 @@ impl Core {
                 stream.state = StreamState::Unknown;
                 // It writes to none (R9).
                 stream.broke = false;
+                // Nobody may work any more on what was sent before.
+                self.doubt_sent(scope, step);
                 self.pump(scope, step);
             }
             403 if !is_unknown_session => {
@@ -511,7 +513,7 @@ impl Core {
         self.close_stream(scope, step);
         self.timers.disarm(&Timer::Hold(scope.clone()));
         // A replay that is still to come must be known as one (V3).
-        if self.sessions.get(scope).is_some_and(|session| !session.stale_replay) {
+        if self.sessions.get(scope).is_some_and(|it| !it.stale_replay && it.late_load.is_none()) {
             self.sessions.remove(scope);
         }
     }

@@ -938,3 +938,16 @@ fn e1_a_call_without_an_answer_of_its_own_gets_an_error() {
     assert!(told.contains(r#""id":"c","error""#) && told.contains("delete"), "{told}");
     assert_eq!(answered(&mut world, 2), "");
 }
+
+/// The remote forgot the session, and with it the turn.
+#[test]
+fn r9_what_was_sent_is_in_doubt_where_the_remote_does_not_know_its_session_any_more() {
+    let mut world = World::up();
+    let Outcome::Response(unknown) = response(403) else { panic!() };
+    assert_eq!(world.line(PROMPT), "open 1 s\n");
+    world.opened(1);
+    world.answer(1, response(202));
+    world.on(1, StreamEvent::Ended(End::Clean));
+    world.on(2, StreamEvent::Refused(unknown));
+    assert!(world.pass(limits::ORPHAN_TIMEOUT.0).contains(r#""kind":"stream_lost""#));
+}

@@ -258,3 +258,23 @@ fn s7_the_end_closes_the_socket_and_not_its_stream_before() {
     assert_eq!(world.step(Event::EditorGone), "delete\n");
     assert_eq!(world.step(Event::Deleted(response(204))), "exit\n");
 }
+
+/// An agent that is slow with our load tells its history after we gave it up.
+#[test]
+fn v3_the_replay_of_a_load_that_was_given_up_is_held_back_until_its_answer() {
+    let mut world = up();
+    let told = world.on(0, closed(1011));
+    let told = back(&mut world, &told);
+    let (number, id) = restore_of(&told);
+    world.answer(number, response(202));
+    for _ in 0..3 {
+        world.now += 15_000;
+        world.step(Event::Timer);
+        world.on(1, StreamEvent::Comment);
+    }
+    world.now += 15_000;
+    world.step(Event::Timer);
+    assert_eq!(world.says(1, &update("old")), "");
+    world.says(1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    assert_eq!(world.says(1, &update("new")), format!("line {}\n", update("new")));
+}
