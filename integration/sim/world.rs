@@ -1078,6 +1078,15 @@ impl World {
         self.queue_on(reader, event, None);
     }
 
+    /// What is on its way to an agent that ends does not reach the one that starts.
+    fn break_posts(&mut self) {
+        for due in self.queue.values_mut() {
+            if let Due::Arrives(post, _) = due {
+                *due = Due::Posted(post.id, Outcome::Broken("the agent ended".into()));
+            }
+        }
+    }
+
     fn unhold(&mut self, reader: u64) {
         let Some(stream) = self.streams.get_mut(&reader) else { return };
         for frame in stream.held.take().unwrap_or_default() {
@@ -1162,6 +1171,7 @@ impl World {
                 for reader in self.living(Target::Any) {
                     self.break_stream(reader, "the agent ended");
                 }
+                self.break_posts();
                 self.remote.restart();
                 self.remote.out.clear();
             }
