@@ -1078,8 +1078,9 @@ impl World {
         self.queue_on(reader, event, None);
     }
 
-    /// What is on its way to an agent that ends does not reach the one that starts.
+    /// What is on its way to an agent that ends, or was taken by it, does not reach the one that starts.
     fn break_posts(&mut self) {
+        self.queue.retain(|_, due| !matches!(due, Due::Agent(_)));
         for due in self.queue.values_mut() {
             if let Due::Arrives(post, _) = due {
                 *due = Due::Posted(post.id, Outcome::Broken("the agent ended".into()));
