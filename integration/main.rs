@@ -14,4 +14,5 @@ mod program;
 mod proxy;
 mod recording;
 mod runner;
+mod secrets;
 mod sim;
