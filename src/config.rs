@@ -203,6 +203,11 @@ pub enum Unusable {
     /// The configuration file, an environment variable or the name of a remote cannot be used.
     #[error("{0}")]
     Layers(String),
+    /// A recording tells of POSTs and streams.
+    #[error(
+        "--record: what goes over a WebSocket is not recorded yet: leave --record out, or use an https: URL"
+    )]
+    RecordSocket,
     /// The file of a recording cannot be created.
     #[error(
         "--record cannot create its file ({0}): name a directory, or a file that does not exist yet, where you can write"
@@ -291,6 +296,9 @@ impl Remote {
             return Err(Unusable::TwoCredentials(bearer.flag()));
         }
         let url = endpoint(&flags.url, flags.transport)?;
+        if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
+            return Err(Unusable::RecordSocket);
+        }
         Ok(Self {
             tls: Tls::new(&flags.network, &url)?,
             proxy: Proxy::new(&flags.network, environment)?,

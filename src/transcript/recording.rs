@@ -511,8 +511,8 @@ impl Recording {
                 self.streams.remove(&id.generation);
                 match end {
                     End::Clean => r#""end":"clean""#.to_owned(),
-                    End::Closed(close) => format!(r#""close":{}"#, close.code),
-                    End::Broken(_) => {
+                    // A socket is not recorded.
+                    End::Broken(_) | End::Closed(_) => {
                         if self.unnoticed.take().is_some() {
                             // A reset overtakes what was sent before it.
                             self.give_a_moment();
