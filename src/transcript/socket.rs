@@ -23,7 +23,7 @@ pub fn over_socket(transcript: &Transcript) -> Option<Transcript> {
     let mut translated = Vec::new();
     for step in prelude(transcript).ok()?.into_iter().chain(steps) {
         match over(step) {
-            Over::Step(step) => translated.push(step),
+            Over::Step(step) => translated.push(*step),
             Over::Nothing => {}
             Over::Http => return None,
         }
@@ -33,7 +33,7 @@ pub fn over_socket(transcript: &Transcript) -> Option<Transcript> {
 
 /// What a step is over a socket.
 enum Over {
-    Step(Step),
+    Step(Box<Step>),
     /// It does not happen.
     Nothing,
     /// It speaks of HTTP.
@@ -49,7 +49,7 @@ fn over(step: Step) -> Over {
         // A socket says nothing of what became of a message.
         Action::Sees(_) if step.text.contains(r#""delivery":"accepted""#) => Over::Http,
         Action::Reachable(_) => Over::Http,
-        _ => Over::Step(on_socket(step)),
+        _ => Over::Step(Box::new(on_socket(step))),
     }
 }
 
