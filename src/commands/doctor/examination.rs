@@ -1,0 +1,513 @@
+//! Gathers the facts of each step, in the order in which a message meets them, and closes what it
+//! opened.
+
+use super::certificate;
+use super::report::{Finding, Report, Step};
+use super::socket::Socket;
+use super::verdicts::{self, Capabilities, Context, Exchange, Opening, Shown, Talk};
+use crate::config::Remote;
+use crate::core::message::{self, Message};
+use crate::core::methods::{initialize, negotiated, probe};
+use crate::core::socket::Transport;
+use crate::core::{Connection, Response};
+use crate::shell::http::Link;
+use crate::shell::http::inspection::{Answered, Lost, Opened, Stream};
+use crate::wire::sse::Item;
+use crate::wire::websocket;
+use bytes::Bytes;
+use reqwest::{Url, Version};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+/// How long a name, a connection and a credential may take.
+const NAME: Duration = Duration::from_secs(4);
+const TCP: Duration = Duration::from_secs(4);
+const CREDENTIAL: Duration = Duration::from_secs(10);
+/// How long the head of a stream may take before a message is sent to bring it out.
+const HEAD: Duration = Duration::from_secs(2);
+/// How long an answer may take on the stream, and a request of no weight.
+const ANSWER: Duration = Duration::from_secs(4);
+/// How long what is held back may take to come when the connection ends.
+const REST: Duration = Duration::from_secs(2);
+/// How often a stream is asked for whose predecessor the server still holds, and after which time.
+const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+/// The port of a SOCKS proxy whose URL names none.
+const SOCKS: u16 = 1080;
+
+/// One look at one agent.
+pub struct Examination<'a> {
+    context: Context,
+    link: Link,
+    /// How long the agent may take to answer.
+    patience: Duration,
+    /// How long its stream is watched.
+    watched: Duration,
+    report: &'a mut Report,
+    /// The connection that is open.
+    connection: Option<Connection>,
+    /// The socket that is open.
+    socket: Option<Socket>,
+    asked: usize,
+}
+
+impl<'a> Examination<'a> {
+    /// Nothing is looked at yet.
+    pub fn new(
+        remote: Remote,
+        patience: Duration,
+        watched: Duration,
+        report: &'a mut Report,
+    ) -> Self {
+        let is_socket = remote.transport() == Transport::WebSocket;
+        let sent = sent(&remote);
+        let link = Link::new(remote);
+        let (url, proxy) = (link.url().clone(), link.proxy().map(str::to_owned));
+        let context = Context { url, proxy, sent, is_socket };
+        let (connection, socket) = (None, None);
+        Self { context, link, patience, watched, report, connection, socket, asked: 0 }
+    }
+
+    /// Looks at everything, as far as it makes sense.
+    pub async fn run(&mut self) {
+        let Some(answered) = self.reach().await else { return };
+        if self.context.is_socket {
+            self.look_at_socket(answered).await;
+            return;
+        }
+        let Some(answered) = answered else { return };
+        let Some(offered) = self.begin(&answered) else { return };
+        let Some(connection) = self.connection.clone() else { return };
+        self.look_at_stream(&connection, offered).await;
+        self.ask_for_socket().await;
+    }
+
+    /// Somebody wants it to end.
+    pub fn interrupted(&mut self) {
+        self.report.skip_rest("interrupted");
+    }
+
+    /// Closes the connection, if one is open.
+    pub async fn close(mut self) {
+        let begun = Instant::now();
+        let ended = match (self.socket.take(), self.connection.take()) {
+            (Some(socket), _) => {
+                socket.close().await.map(|()| 200).map_err(|error| error.to_string())
+            }
+            (None, Some(connection)) => self.end(&connection).await,
+            (None, None) => return,
+        };
+        self.report.add(Step::Closing, verdicts::closing(&ended), begun.elapsed());
+    }
+
+    async fn end(&self, connection: &Connection) -> Result<u16, String> {
+        match timeout(ANSWER, self.link.end(connection)).await {
+            Ok(ended) => ended,
+            Err(_) => Err("it takes too long".to_owned()),
+        }
+    }
+
+    /// From here to what the agent answers first.
+    async fn reach(&mut self) -> Option<Option<Answered>> {
+        let begun = Instant::now();
+        let result = match timeout(CREDENTIAL, self.link.credential()).await {
+            Ok(result) => result,
+            Err(_) => Err("the token takes too long to come".to_owned()),
+        };
+        let finding = verdicts::credential(&self.context, result);
+        self.add(Step::Credential, finding, begun)?;
+        self.connect().await?;
+        let begun = Instant::now();
+        let exchange = match self.context.is_socket {
+            true => self.upgrade().await,
+            false => self.exchange().await,
+        };
+        let took = begun.elapsed();
+        let certificate = self.link.certificate();
+        let secured = certificate.as_ref().map(|shown| shown.at - begun).unwrap_or_default();
+        let shown = certificate.and_then(|certificate| {
+            let (issuer, until) = certificate::read(&certificate.der)?;
+            Some(Shown { issuer, until, is_checked: self.link.is_checked() })
+        });
+        let context = &self.context;
+        let findings = [
+            (Step::Proxy, verdicts::proxy(context, &exchange), Duration::ZERO),
+            (
+                Step::Tls,
+                verdicts::tls(context, &exchange, shown.as_ref(), SystemTime::now()),
+                secured,
+            ),
+            (Step::Redirect, verdicts::redirect(context, &exchange), Duration::ZERO),
+            (Step::SignIn, verdicts::sign_in(context, &exchange), Duration::ZERO),
+            (Step::Path, verdicts::path(context, &exchange), Duration::ZERO),
+            (Step::Status, verdicts::status(context, &exchange), took - secured),
+        ];
+        for (step, finding, took) in findings {
+            self.report.add(step, finding, took).then_some(())?;
+        }
+        match exchange {
+            Exchange::Answered(answered) => Some(Some(answered)),
+            _ => Some(None),
+        }
+    }
+
+    /// A TCP connection to the agent, or to the proxy before it.
+    async fn connect(&mut self) -> Option<()> {
+        let proxy = self.context.proxy.as_ref().and_then(|proxy| Url::parse(proxy).ok());
+        let goal = proxy.as_ref().unwrap_or(&self.context.url);
+        let host = goal.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = goal.port_or_known_default().unwrap_or(SOCKS);
+        let begun = Instant::now();
+        let found = match timeout(NAME, lookup_host((host.as_str(), port))).await {
+            Ok(Ok(addresses)) => Ok(addresses.collect::<Vec<_>>()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("nobody answers who it is".to_owned()),
+        };
+        let ips = found.as_ref().map(|all| all.iter().map(SocketAddr::ip).collect::<Vec<IpAddr>>());
+        let finding = verdicts::name(&self.context, &host, &ips.map_err(Clone::clone));
+        self.add(Step::Name, finding, begun)?;
+        let begun = Instant::now();
+        let reached = match timeout(TCP, reach_any(&found.unwrap_or_default())).await {
+            Ok(reached) => reached,
+            Err(_) => Err(ErrorKind::TimedOut),
+        };
+        let finding = verdicts::tcp(&self.context, &format!("{host}:{port}"), reached);
+        self.add(Step::Tcp, finding, begun)
+    }
+
+    /// The first message, and what comes of it.
+    async fn exchange(&mut self) -> Exchange {
+        let id = self.id();
+        match timeout(self.patience, self.link.ask(None, initialize(&id))).await {
+            Ok(Ok(answered)) => {
+                let (version, _) = negotiated(&answered.response.body);
+                let named = answered.response.connection_id.clone();
+                self.connection = named.map(|id| Connection { id, version });
+                Exchange::Answered(answered)
+            }
+            Ok(Err(lost)) => Exchange::Lost(lost),
+            Err(_) => Exchange::Silent(self.patience, self.link.is_tls_open()),
+        }
+    }
+
+    /// The same, where it is a socket that is asked for.
+    async fn upgrade(&mut self) -> Exchange {
+        match timeout(self.patience, self.link.upgrade()).await {
+            Ok(Ok(Ok(socket))) => {
+                self.socket = Some(Socket::new(socket, self.link.limit()));
+                Exchange::Upgraded
+            }
+            Ok(Ok(Err(response))) => {
+                let version = Version::HTTP_11;
+                Exchange::Answered(Answered { response, version, moved_to: None })
+            }
+            Ok(Err(lost)) => Exchange::Lost(lost),
+            Err(_) => Exchange::Silent(self.patience, self.link.is_tls_open()),
+        }
+    }
+
+    /// What the agent says of itself.
+    fn begin(&mut self, answered: &Answered) -> Option<Capabilities> {
+        self.add(Step::Http, verdicts::http(answered.version), Instant::now())?;
+        let Response { body, content_type, .. } = &answered.response;
+        self.begun(body, content_type, self.connection.is_some(), Instant::now())
+    }
+
+    fn begun(
+        &mut self,
+        answer: &[u8],
+        content_type: &str,
+        has_connection: bool,
+        begun: Instant,
+    ) -> Option<Capabilities> {
+        let finding = verdicts::initialize(answer, content_type, has_connection);
+        self.add(Step::Initialize, finding, begun)?;
+        let offered = Capabilities::of(answer);
+        self.add(Step::Capabilities, verdicts::capabilities(offered), Instant::now())?;
+        Some(offered)
+    }
+
+    /// Whether there is a socket, and what the agent says over it.
+    async fn look_at_socket(&mut self, refused: Option<Answered>) -> Option<()> {
+        let offer = refused.map_or(Ok(()), |answered| Err(answered.response.status.to_string()));
+        self.add(Step::Websocket, verdicts::websocket(&offer, true), Instant::now())?;
+        let (id, begun) = (self.id(), Instant::now());
+        let (socket, patience) = (self.socket.as_mut()?, self.patience);
+        let said = timeout(patience, async {
+            socket.say(&initialize(&id)).await?;
+            loop {
+                match socket.hear().await? {
+                    websocket::Item::Text(text) => return Ok(text),
+                    websocket::Item::Close(code, reason) => {
+                        let code = code.map(|code| code.to_string()).unwrap_or_default();
+                        return Err(std::io::Error::other(format!(
+                            "it is closed: {code} {reason}"
+                        )));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        match said.await {
+            Ok(Ok(answer)) => self.begun(&answer, "", true, begun).map(|_| ()),
+            Ok(Err(error)) => {
+                self.add(Step::Initialize, verdicts::unanswered(&error.to_string()), begun)
+            }
+            Err(_) => self.add(Step::Initialize, verdicts::unanswered("it takes too long"), begun),
+        }
+    }
+
+    async fn look_at_stream(
+        &mut self,
+        connection: &Connection,
+        offered: Capabilities,
+    ) -> Option<()> {
+        let begun = Instant::now();
+        let (opening, stream) = self.open(connection, offered).await;
+        let Some(mut stream) = stream else {
+            return self.add(Step::Stream, verdicts::stream(&opening), begun);
+        };
+        let opened = Instant::now();
+        let mut heartbeats = 0;
+        let mut talk = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
+        if let Talk::Ended { after, reason } = &talk {
+            return self.add(Step::Stream, verdicts::ended(*after, reason), begun);
+        }
+        self.report.add(Step::Stream, verdicts::stream(&opening), opened - begun);
+        let compression = verdicts::compression(stream.encoding.as_deref());
+        self.add(Step::Compression, compression, Instant::now())?;
+        if let Talk::Unanswered { after } = talk {
+            talk = self.flushed(connection, &mut stream, after).await;
+        }
+        self.add(Step::Buffering, verdicts::buffering(&opening, &talk), opened)?;
+        let second = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
+        let end =
+            watch(&mut stream, &mut heartbeats, self.watched.saturating_sub(opened.elapsed()));
+        let heard = match end.await {
+            Some(why) => verdicts::ended(opened.elapsed(), &why),
+            None => verdicts::heartbeats(heartbeats, opened.elapsed()),
+        };
+        self.add(Step::Heartbeats, heard, opened)?;
+        self.add(Step::Numbering, verdicts::numbering(&talk), Instant::now())?;
+        if let (Talk::Answered { id: Some(cursor), .. }, Talk::Answered { .. }) = (talk, second) {
+            drop(stream);
+            let begun = Instant::now();
+            let replayed = self.replays(connection, &cursor).await;
+            self.add(Step::Replay, verdicts::replay(replayed), begun)?;
+        }
+        Some(())
+    }
+
+    /// Opens the connection's stream. Where its head does not come, a message may bring it out, or the
+    /// end of the connection.
+    async fn open(
+        &mut self,
+        connection: &Connection,
+        offered: Capabilities,
+    ) -> (Opening, Option<Stream>) {
+        let begun = Instant::now();
+        let message = probe(&self.id(), offered.list);
+        let mut opening = Box::pin(self.link.listen(connection, None));
+        if let Ok(opened) = timeout(HEAD, &mut opening).await {
+            return told(opened, begun.elapsed(), false);
+        }
+        let asking = async {
+            // Its answer is what matters, and that the stream opens.
+            let _ = self.link.ask(Some(connection), message).await;
+            std::future::pending::<()>().await;
+        };
+        let opened = tokio::select! {
+            opened = timeout(ANSWER, &mut opening) => opened,
+            () = asking => return (Opening::Silent { after: begun.elapsed() }, None),
+        };
+        let after = begun.elapsed();
+        match opened {
+            Ok(opened) => told(opened, after, true),
+            Err(_) => (Opening::Silent { after }, None),
+        }
+    }
+
+    /// A request, and its answer on the stream.
+    async fn talk(
+        &mut self,
+        connection: &Connection,
+        offered: Capabilities,
+        stream: &mut Stream,
+        heartbeats: &mut usize,
+    ) -> Talk {
+        let id = self.id();
+        let begun = Instant::now();
+        let asked = self.link.ask(Some(connection), probe(&id, offered.list));
+        match timeout(self.patience, asked).await {
+            Ok(Ok(Answered { response, .. })) => match response.status {
+                200 if answers(&response.body, &id) => return Talk::Direct,
+                200..=299 => {}
+                status => return Talk::Refused(status),
+            },
+            Ok(Err(lost)) => return Talk::Lost(verdicts::reason(&lost)),
+            Err(_) => return Talk::Lost("it takes too long".to_owned()),
+        }
+        let heard = timeout(ANSWER, async {
+            loop {
+                match stream.next().await {
+                    Ok(Item::Event { data: Some(data), id: cursor }) if answers(&data, &id) => {
+                        return Ok(cursor.filter(|cursor| !cursor.is_empty()));
+                    }
+                    Ok(Item::Comment) => *heartbeats += 1,
+                    Ok(_) => {}
+                    Err(reason) => return Err(reason),
+                }
+            }
+        });
+        let heard = heard.await;
+        let after = begun.elapsed();
+        match heard {
+            Ok(Ok(id)) => Talk::Answered { after, id },
+            Ok(Err(reason)) => Talk::Ended { after, reason },
+            Err(_) => Talk::Unanswered { after },
+        }
+    }
+
+    /// Whether an answer that did not come comes when the connection ends.
+    async fn flushed(
+        &mut self,
+        connection: &Connection,
+        stream: &mut Stream,
+        after: Duration,
+    ) -> Talk {
+        self.connection = None;
+        let begun = Instant::now();
+        let ended = self.end(connection).await;
+        self.report.add(Step::Closing, verdicts::closing(&ended), begun.elapsed());
+        let comes = timeout(REST, async {
+            loop {
+                match stream.next().await {
+                    Ok(Item::Event { data: Some(data), .. }) => {
+                        if matches!(message::read(&data), Ok(Message::Answer { .. })) {
+                            return true;
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(_) => return false,
+                }
+            }
+        });
+        match comes.await {
+            Ok(true) => Talk::Flushed { after },
+            _ => Talk::Unanswered { after },
+        }
+    }
+
+    /// Whether what followed the cursor comes again.
+    async fn replays(&self, connection: &Connection, cursor: &Bytes) -> Result<bool, String> {
+        let mut tries = 0;
+        let mut stream = loop {
+            let opened = timeout(ANSWER, self.link.listen(connection, Some(cursor))).await;
+            match opened.map_err(|_| "nothing comes".to_owned())? {
+                Ok(Opened::Stream(stream)) => break stream,
+                // The server may not have seen the end of the first one yet.
+                Ok(Opened::Refused(_)) if tries < TRIES => tokio::time::sleep(PAUSE).await,
+                Ok(Opened::Refused(response)) => return Err(response.status.to_string()),
+                Err(lost) => return Err(verdicts::reason(&lost)),
+            }
+            tries += 1;
+        };
+        let last = format!("{OURS}{}", self.asked);
+        let comes = timeout(REST, async {
+            loop {
+                match stream.next().await {
+                    Ok(Item::Event { data: Some(data), .. }) if answers(&data, &last) => {
+                        return true;
+                    }
+                    Ok(_) => {}
+                    Err(_) => return false,
+                }
+            }
+        });
+        Ok(comes.await.unwrap_or(false))
+    }
+
+    /// Whether the agent speaks WebSocket.
+    async fn ask_for_socket(&mut self) {
+        let begun = Instant::now();
+        let offer = match timeout(ANSWER, self.link.upgrade()).await {
+            Ok(Ok(Ok(socket))) => {
+                // Nothing was begun on it: the server forgets it in any case.
+                let _ = Socket::new(socket, self.link.limit()).close().await;
+                Ok(())
+            }
+            Ok(Ok(Err(response))) => Err(response.status.to_string()),
+            Ok(Err(lost)) => Err(verdicts::reason(&lost)),
+            Err(_) => Err("no answer".to_owned()),
+        };
+        let finding = verdicts::websocket(&offer, false);
+        self.report.add(Step::Websocket, finding, begun.elapsed());
+    }
+
+    /// A fresh id for a request.
+    fn id(&mut self) -> String {
+        self.asked += 1;
+        format!("{OURS}{}", self.asked)
+    }
+
+    fn add(&mut self, step: Step, finding: Finding, begun: Instant) -> Option<()> {
+        self.report.add(step, finding, begun.elapsed()).then_some(())
+    }
+}
+
+/// What the ids of our requests begin with.
+const OURS: &str = "acp-tether-doctor-";
+
+/// Whether a message answers the request of this id.
+fn answers(message: &[u8], id: &str) -> bool {
+    let raw = format!("\"{id}\"");
+    matches!(message::read(message), Ok(Message::Answer { id, .. }) if id.raw() == raw)
+}
+
+fn told(opened: Result<Opened, Lost>, after: Duration, is_late: bool) -> (Opening, Option<Stream>) {
+    match opened {
+        Ok(Opened::Stream(stream)) if is_late => (Opening::Late { after }, Some(stream)),
+        Ok(Opened::Stream(stream)) => {
+            let has_length = stream.has_length;
+            (Opening::Opened { after, has_length }, Some(stream))
+        }
+        Ok(Opened::Refused(response)) => (Opening::Refused(response), None),
+        Err(lost) => (Opening::Lost(lost), None),
+    }
+}
+
+/// Counts the signs of life of a stream for this long; tells how it ended, if it did.
+async fn watch(stream: &mut Stream, heartbeats: &mut usize, watched: Duration) -> Option<String> {
+    let end = timeout(watched, async {
+        loop {
+            match stream.next().await {
+                Ok(Item::Comment) => *heartbeats += 1,
+                Ok(_) => {}
+                Err(why) => return why,
+            }
+        }
+    });
+    end.await.ok()
+}
+
+/// Connects to the first address that takes a connection.
+async fn reach_any(addresses: &[SocketAddr]) -> Result<SocketAddr, ErrorKind> {
+    let mut kind = ErrorKind::AddrNotAvailable;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(_) => return Ok(*address),
+            Err(error) => kind = error.kind(),
+        }
+    }
+    Err(kind)
+}
+
+/// What tells the agent who we are, without a value (X1).
+fn sent(remote: &Remote) -> Vec<String> {
+    let flag = remote.bearer.iter().map(|bearer| bearer.flag().to_owned());
+    let headers = remote.headers.keys().map(|name| format!("--header {name}"));
+    flag.chain(headers).collect()
+}
