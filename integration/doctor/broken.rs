@@ -5,7 +5,9 @@ use super::{Told, doctor, doctor_in};
 use crate::network::authority::{Authority, Validity};
 use crate::network::relay::{Kind, Relay};
 use crate::peers::agent::Served;
+use crate::peers::editor::PATIENCE;
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -244,4 +246,25 @@ fn wrong_usage_exits_with_2() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_acp-tether"));
     let output = command.args(["doctor", "--wait", "soon", "http://127.0.0.1:9"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_it_and_its_connection() {
+    let agent = Agent::with(Fault::None);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_acp-tether"));
+    command.args(["doctor", "--json", "--wait", "10m", &agent.url]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while agent.opened() == 0 {
+        assert!(begun.elapsed() < PATIENCE, "nothing is opened");
+        std::thread::yield_now();
+    }
+    let id = child.id().to_string();
+    let killed = std::process::Command::new("kill").args(["-INT", &id]).status();
+    assert!(killed.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "acp-tether: interrupted\n");
+    assert_eq!(agent.left_open(), 0);
 }

@@ -18,8 +18,10 @@ use bytes::Bytes;
 use reqwest::{Url, Version};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// How long a name, a connection and a credential may take.
@@ -41,7 +43,7 @@ const SOCKS: u16 = 1080;
 /// One look at one agent.
 pub struct Examination<'a> {
     context: Context,
-    link: Link,
+    link: Arc<Link>,
     /// How long the agent may take to answer.
     patience: Duration,
     /// How long its stream is watched.
@@ -52,6 +54,8 @@ pub struct Examination<'a> {
     /// The socket that is open.
     socket: Option<Socket>,
     asked: usize,
+    /// The first message while it is on its way: its answer may open a connection.
+    beginning: Option<JoinHandle<Result<Answered, Lost>>>,
 }
 
 impl<'a> Examination<'a> {
@@ -64,11 +68,20 @@ impl<'a> Examination<'a> {
     ) -> Self {
         let is_socket = remote.transport() == Transport::WebSocket;
         let sent = sent(&remote);
-        let link = Link::new(remote);
+        let link = Arc::new(Link::new(remote));
         let (url, proxy) = (link.url().clone(), link.proxy().map(str::to_owned));
         let context = Context { url, proxy, sent, is_socket };
-        let (connection, socket) = (None, None);
-        Self { context, link, patience, watched, report, connection, socket, asked: 0 }
+        Self {
+            context,
+            link,
+            patience,
+            watched,
+            report,
+            connection: None,
+            socket: None,
+            asked: 0,
+            beginning: None,
+        }
     }
 
     /// Looks at everything, as far as it makes sense.
@@ -85,13 +98,9 @@ impl<'a> Examination<'a> {
         self.ask_for_socket().await;
     }
 
-    /// Somebody wants it to end.
-    pub fn interrupted(&mut self) {
-        self.report.skip_rest("interrupted");
-    }
-
     /// Closes the connection, if one is open.
     pub async fn close(mut self) {
+        self.answered(REST).await;
         let begun = Instant::now();
         let ended = match (self.socket.take(), self.connection.take()) {
             (Some(socket), _) => {
@@ -180,17 +189,26 @@ impl<'a> Examination<'a> {
 
     /// The first message, and what comes of it.
     async fn exchange(&mut self) -> Exchange {
-        let id = self.id();
-        match timeout(self.patience, self.link.ask(None, initialize(&id))).await {
-            Ok(Ok(answered)) => {
-                let (version, _) = negotiated(&answered.response.body);
-                let named = answered.response.connection_id.clone();
-                self.connection = named.map(|id| Connection { id, version });
-                Exchange::Answered(answered)
-            }
-            Ok(Err(lost)) => Exchange::Lost(lost),
-            Err(_) => Exchange::Silent(self.patience, self.link.is_tls_open()),
+        let (id, link) = (self.id(), Arc::clone(&self.link));
+        let task = tokio::spawn(async move { link.ask(None, initialize(&id)).await });
+        self.beginning = Some(task);
+        match self.answered(self.patience).await {
+            Some(Ok(answered)) => Exchange::Answered(answered),
+            Some(Err(lost)) => Exchange::Lost(lost),
+            None => Exchange::Silent(self.patience, self.link.is_tls_open()),
         }
+    }
+
+    /// The answer to the first message, if it comes in this time. It may open a connection.
+    async fn answered(&mut self, patience: Duration) -> Option<Result<Answered, Lost>> {
+        let answered = timeout(patience, self.beginning.as_mut()?).await.ok()?.ok();
+        self.beginning = None;
+        if let Some(Ok(Answered { response, .. })) = &answered {
+            let (version, _) = negotiated(&response.body);
+            let named = response.connection_id.clone();
+            self.connection = named.map(|id| Connection { id, version });
+        }
+        answered
     }
 
     /// The same, where it is a socket that is asked for.
@@ -271,14 +289,19 @@ impl<'a> Examination<'a> {
             return self.add(Step::Stream, verdicts::stream(&opening), begun);
         };
         let opened = Instant::now();
+        if stream.encoding.is_some() || stream.has_length {
+            self.report.add(Step::Stream, verdicts::stream(&opening), opened - begun);
+            let compression = verdicts::compression(stream.encoding.as_deref());
+            self.add(Step::Compression, compression, opened)?;
+            return self.add(Step::Buffering, verdicts::measured(), opened);
+        }
         let mut heartbeats = 0;
         let mut talk = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
         if let Talk::Ended { after, reason } = &talk {
             return self.add(Step::Stream, verdicts::ended(*after, reason), begun);
         }
         self.report.add(Step::Stream, verdicts::stream(&opening), opened - begun);
-        let compression = verdicts::compression(stream.encoding.as_deref());
-        self.add(Step::Compression, compression, Instant::now())?;
+        self.add(Step::Compression, verdicts::compression(None), Instant::now())?;
         if let Talk::Unanswered { after } = talk {
             talk = self.flushed(connection, &mut stream, after).await;
         }
@@ -307,7 +330,7 @@ impl<'a> Examination<'a> {
         &mut self,
         connection: &Connection,
         offered: Capabilities,
-    ) -> (Opening, Option<Stream>) {
+    ) -> (Opening, Option<Box<Stream>>) {
         let begun = Instant::now();
         let message = probe(&self.id(), offered.list);
         let mut opening = Box::pin(self.link.listen(connection, None));
@@ -467,13 +490,14 @@ fn answers(message: &[u8], id: &str) -> bool {
     matches!(message::read(message), Ok(Message::Answer { id, .. }) if id.raw() == raw)
 }
 
-fn told(opened: Result<Opened, Lost>, after: Duration, is_late: bool) -> (Opening, Option<Stream>) {
+fn told(
+    opened: Result<Opened, Lost>,
+    after: Duration,
+    is_late: bool,
+) -> (Opening, Option<Box<Stream>>) {
     match opened {
         Ok(Opened::Stream(stream)) if is_late => (Opening::Late { after }, Some(stream)),
-        Ok(Opened::Stream(stream)) => {
-            let has_length = stream.has_length;
-            (Opening::Opened { after, has_length }, Some(stream))
-        }
+        Ok(Opened::Stream(stream)) => (Opening::Opened { after }, Some(stream)),
         Ok(Opened::Refused(response)) => (Opening::Refused(response), None),
         Err(lost) => (Opening::Lost(lost), None),
     }

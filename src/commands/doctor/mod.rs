@@ -29,11 +29,18 @@ pub fn run(flags: &Doctor, typed: &ArgMatches) -> ExitCode {
         }
         Ok(config) => {
             let finding = usable(&config);
-            if report.add(Step::Configuration, finding, begun.elapsed())
-                && let Err(error) = block_on(look(config, flags, &mut report))
-            {
-                tell(&format!("the system refuses what is needed to run: {error}"));
-                return ExitCode::FAILURE;
+            if report.add(Step::Configuration, finding, begun.elapsed()) {
+                let trouble = match block_on(look(config, flags, &mut report)) {
+                    Ok(true) => None,
+                    Ok(false) => Some("interrupted".to_owned()),
+                    Err(error) => {
+                        Some(format!("the system refuses what is needed to run: {error}"))
+                    }
+                };
+                if let Some(trouble) = trouble {
+                    tell(&trouble);
+                    return ExitCode::FAILURE;
+                }
             }
         }
     }
@@ -76,17 +83,18 @@ fn usable(config: &Config) -> Finding {
     }
 }
 
-/// Looks until all is told, or somebody presses Ctrl-C. Nothing stays open.
-async fn look(config: Config, flags: &Doctor, report: &mut Report) {
-    let Some(remote) = config.remote else { return };
+/// Looks until all is told, or somebody presses Ctrl-C, and says which. Nothing stays open.
+async fn look(config: Config, flags: &Doctor, report: &mut Report) -> bool {
+    let Some(remote) = config.remote else { return true };
     let patience = Duration::from_millis(config.settings.connect_timeout.0);
     let watched = Duration::from_millis(flags.wait.0);
     let mut examination = Examination::new(remote, patience, watched, report);
-    tokio::select! {
-        () = examination.run() => {}
-        _ = tokio::signal::ctrl_c() => examination.interrupted(),
-    }
+    let is_whole = tokio::select! {
+        () = examination.run() => true,
+        _ = tokio::signal::ctrl_c() => false,
+    };
     examination.close().await;
+    is_whole
 }
 
 /// Tells a person; there is nowhere left to tell that this failed.

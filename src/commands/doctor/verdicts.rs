@@ -61,7 +61,6 @@ pub enum Opening {
     /// Its head came after this time.
     Opened {
         after: Duration,
-        has_length: bool,
     },
     /// The same, but not before there was a message to bring.
     Late {
@@ -559,19 +558,16 @@ pub fn compression(encoding: Option<&str>) -> Finding {
     }
 }
 
+/// A stream whose head says how long it is.
+pub fn measured() -> Finding {
+    Finding::failed("the stream says how long it is: it was whole before it came", BUFFERED)
+}
+
 pub fn buffering(opening: &Opening, talk: &Talk) -> Finding {
-    match opening {
-        Opening::Opened { has_length: true, .. } => {
-            return Finding::failed("the stream says how long it is: it is no stream", BUFFERED);
-        }
-        Opening::Late { after } => {
-            let found = format!(
-                "the stream's head came only with the first message, after {}",
-                seconds(*after)
-            );
-            return Finding::failed(found, BUFFERED);
-        }
-        _ => {}
+    if let Opening::Late { after } = opening {
+        let after = seconds(*after);
+        let found = format!("the stream's head came only with the first message, after {after}");
+        return Finding::failed(found, BUFFERED);
     }
     match talk {
         Talk::Answered { after, .. } if *after > HELD_BACK => Finding::note(
@@ -689,4 +685,110 @@ fn sentence(text: &str) -> String {
     let first = chars.next().map(|first| first.to_ascii_uppercase()).unwrap_or_default();
     let end = if text.ends_with(['.', '?']) { "" } else { "." };
     format!("{first}{}{end}", chars.as_str())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::report::Verdict;
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    fn context(url: &str) -> Context {
+        Context { url: Url::parse(url).unwrap(), proxy: None, sent: Vec::new(), is_socket: false }
+    }
+
+    #[test]
+    fn l8_a_sign_in_is_told_from_a_redirect_by_its_words_or_by_its_host() {
+        let cases = [
+            (302, "https://sso.example.com/start", true),
+            (302, "https://elsewhere.example/", true),
+            (303, "https://agent.test/login?next=/acp", true),
+            (308, "https://id.example.com/oauth2/authorize", true),
+            (308, "https://agent.test/acp", false),
+            (301, "https://www.agent.test/acp", false),
+            (302, "https://agent.test/acp/", false),
+        ];
+        for (status, target, expected) in cases {
+            let from = context("http://agent.test/acp").url;
+            let found = is_sign_in(status, &from, &Url::parse(target).unwrap());
+            assert_eq!(found, expected, "{status} {target}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_expires_soon_or_is_not_checked_is_noted() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let cases = [
+            (SOON * 2, true, Verdict::Ok),
+            (SOON / 2, true, Verdict::Note),
+            (SOON * 2, false, Verdict::Note),
+        ];
+        for (left, is_checked, expected) in cases {
+            let shown = Shown { issuer: "Anna".to_owned(), until: now + left, is_checked };
+            let context = context("https://agent.test/acp");
+            let found = tls(&context, &Exchange::Upgraded, Some(&shown), now);
+            assert_eq!(found.verdict, expected, "{left:?} {found:?}");
+            assert!(found.found.contains("by Anna"), "{found:?}");
+        }
+        let plain = tls(&context("http://agent.test/acp"), &Exchange::Upgraded, None, now);
+        assert_eq!(plain.verdict, Verdict::Note);
+    }
+
+    #[test]
+    fn an_answer_that_is_slow_is_noted_and_one_that_is_held_back_fails() {
+        let second = Duration::from_secs(1);
+        let open = Opening::Opened { after: second };
+        let talks = [
+            (Talk::Answered { after: second, id: None }, Verdict::Ok),
+            (Talk::Answered { after: second * 2, id: None }, Verdict::Note),
+            (Talk::Direct, Verdict::Ok),
+            (Talk::Refused(400), Verdict::Note),
+            (Talk::Flushed { after: second }, Verdict::Failed),
+            (Talk::Unanswered { after: second }, Verdict::Failed),
+        ];
+        for (talk, expected) in talks {
+            assert_eq!(buffering(&open, &talk).verdict, expected, "{talk:?}");
+        }
+        let late = Opening::Late { after: second };
+        assert_eq!(buffering(&late, &Talk::Direct).verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_stream_that_ends_is_a_failure_when_young_and_a_note_when_old() {
+        let young = ended(Duration::from_secs(1), "cut");
+        let old = ended(Duration::from_secs(60), "cut");
+        assert_eq!((young.verdict, old.verdict), (Verdict::Failed, Verdict::Note));
+    }
+
+    #[test]
+    fn capabilities_are_read_in_both_versions() {
+        let one = br#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":
+            {"loadSession":true,"sessionCapabilities":{"list":{}}}}}"#;
+        let two = br#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}"#;
+        let found = capabilities(Capabilities::of(one));
+        assert_eq!(found.found, "offered: load, list; not: resume, close");
+        let found = capabilities(Capabilities::of(two));
+        assert_eq!(found.found, "offered: resume; not: load, list, close");
+        assert_eq!(capabilities(Capabilities::of(b"{}")).verdict, Verdict::Note);
+    }
+
+    #[test]
+    fn x1_what_a_server_writes_is_shown_short_and_pages_are_not_shown() {
+        let said = |body: &str| {
+            let body = Bytes::from(body.to_owned());
+            let (content_type, connection_id, retry_after) = (String::new(), None, None);
+            excerpt(&Response {
+                status: 400,
+                content_type,
+                connection_id,
+                retry_after,
+                body,
+                truncated: false,
+            })
+        };
+        assert_eq!(said("<html>no"), None);
+        assert_eq!(said(" not\n  here "), Some("not here".to_owned()));
+        assert_eq!(said(&"ä".repeat(500)).map(|text| text.chars().count()), Some(EXCERPT + 1));
+    }
 }

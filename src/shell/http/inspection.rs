@@ -50,7 +50,7 @@ pub(crate) struct Answered {
 /// What was answered to a GET of a stream.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    Stream(Stream),
+    Stream(Box<Stream>),
     Refused(Response),
 }
 
@@ -174,14 +174,14 @@ impl Link {
         }
         let encoding = response.headers().get(CONTENT_ENCODING);
         let encoding = encoding.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
-        Ok(Opened::Stream(Stream {
+        Ok(Opened::Stream(Box::new(Stream {
             encoding: encoding.filter(|name| name != "identity"),
             has_length: response.headers().contains_key(CONTENT_LENGTH),
             decoder: Decoder::new(self.remote.max_message_bytes),
             items: VecDeque::new(),
             response,
             _place: place,
-        }))
+        })))
     }
 
     /// Asks for a socket; what comes back is it, or what was answered instead.
