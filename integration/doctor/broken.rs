@@ -268,3 +268,22 @@ fn ctrl_c_ends_it_and_its_connection() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "acp-tether: interrupted\n");
     assert_eq!(agent.left_open(), 0);
 }
+
+#[test]
+fn a_person_reads_a_line_for_each_step_and_at_the_end_what_to_do() {
+    let agent = Agent::with(Fault::Post(400, &[], "\u{1b}[2Jno such thing"));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_acp-tether"));
+    let output = command.args(["doctor", &agent.url]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    let lines: Vec<&str> = text.lines().collect();
+    let starts = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+    assert_eq!((starts("ok "), starts("FAIL "), starts("skipped ")), (9, 1, 1), "{text}");
+    let failed = lines.iter().find(|line| line.starts_with("FAIL ")).unwrap();
+    assert!(
+        failed.starts_with("FAIL     status         400: \u{fffd}[2Jno such thing"),
+        "{failed}"
+    );
+    assert!(lines.last().unwrap().starts_with("What to do: "), "{text}");
+}
