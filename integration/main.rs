@@ -5,6 +5,7 @@ mod api;
 mod config;
 mod core;
 mod coverage;
+mod doctor;
 mod house;
 mod network;
 mod peers;

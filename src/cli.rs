@@ -19,7 +19,10 @@ Examples:
     acp-tether connect https://agents.example.com
 
   With a token that stands in no argument and no list of processes:
-    acp-tether connect --bearer-env AGENT_TOKEN https://agents.example.com/acp";
+    acp-tether connect --bearer-env AGENT_TOKEN https://agents.example.com/acp
+
+  Why does it not work?
+    acp-tether doctor https://agents.example.com";
 
 const CONNECT_EXAMPLES: &str = "\
 Examples:
@@ -54,6 +57,27 @@ the remote's table in the configuration file: docs/CONFIG.md, `acp-tether config
 
 Standard output carries the editor's messages and nothing else; logs go to standard error. RUST_LOG
 is read too, and comes before --log-level.";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  Why does it not work?
+    acp-tether doctor https://agents.example.com
+
+  With all that `connect` would be told:
+    acp-tether doctor --bearer-env AGENT_TOKEN --ca-file company.pem https://agents.example.com/acp
+
+  A remote of the configuration file; watch its stream for signs of life, longer:
+    acp-tether doctor --wait 40s work
+
+  For a program:
+    acp-tether doctor --json work
+
+It opens a connection of its own, and closes it. No session is created, and nothing is prompted.
+
+Exit codes:
+  0   an editor can work with it
+  1   it cannot; the last lines say what to do
+  2   the command line is wrong";
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -174,6 +198,7 @@ impl Cli {
     pub fn to_complete() -> clap::Command {
         Self::command()
             .mut_subcommand("connect", without_requirements)
+            .mut_subcommand("doctor", without_requirements)
             .mut_subcommand("config", |config| config.mut_subcommand("show", without_requirements))
     }
 }
@@ -188,6 +213,8 @@ pub fn without_requirements(command: clap::Command) -> clap::Command {
 pub enum Command {
     /// Carry the ACP session on standard input and output to an agent
     Connect(Box<Connect>),
+    /// Look at the way to an agent step by step, and tell what is wrong with it and what to do
+    Doctor(Box<Doctor>),
     /// List the sessions of every running instance, and who is busy
     Sessions(Sessions),
     /// Take a session off the list, unless it is running; its next prompt brings it back
@@ -436,6 +463,23 @@ impl Runtime {
             || std::env::var_os("ACP_TETHER_RUNTIME_DIR").filter(|path| !path.is_empty());
         self.directory.clone().or_else(|| variable().map(PathBuf::from))
     }
+}
+
+/// The flags of `doctor`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct Doctor {
+    /// What `connect` would be told.
+    #[command(flatten)]
+    pub connect: Connect,
+
+    /// How long the stream is watched for signs of life
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3s")]
+    pub wait: Millis,
+
+    /// Write JSON, as schemas/doctor.schema.json describes it
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The flags of `sessions`.

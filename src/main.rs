@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     let matches = Cli::to_complete().get_matches();
     match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
         Command::Connect(flags) => connect(*flags, innermost(&matches)),
+        Command::Doctor(flags) => commands::doctor::run(&flags, innermost(&matches)),
         Command::Sessions(flags) => commands::sessions::run(&flags),
         Command::Close(flags) => commands::close::run(&flags),
         Command::Transcript(words) => commands::transcript::run(&words),

@@ -7,9 +7,9 @@
 //! | `tls` | whom we believe and who we are (X1, S9) |
 //! | `proxy` | which way we go (K91, K93) |
 
-mod authority;
+pub mod authority;
 mod proxy;
-mod relay;
+pub mod relay;
 mod tls;
 
 use crate::peers::agent::Served;

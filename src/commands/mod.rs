@@ -4,6 +4,7 @@ pub mod close;
 pub mod completions;
 pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod sessions;
 mod table;
 pub mod transcript;

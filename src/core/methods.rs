@@ -128,6 +128,21 @@ pub fn cancel_request(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{CANCEL_REQUEST}","params":{{"requestId":{id}}}}}"#)
 }
 
+/// The request of `doctor` that opens a connection.
+pub fn initialize(id: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"{id}","method":"initialize","params":{{"protocolVersion":1,"clientCapabilities":{{}},"clientInfo":{{"name":"acp-tether doctor","version":"{version}"}}}}}}"#
+    )
+}
+
+/// A request of `doctor` that every agent answers and that changes nothing: the list of sessions, or
+/// a method that no agent has.
+pub fn probe(id: &str, lists_sessions: bool) -> String {
+    let method = if lists_sessions { "session/list" } else { "_acp-tether/ping" };
+    format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"{method}","params":{{}}}}"#)
+}
+
 /// Our request that restores a session, with what the editor last set it up with (V2).
 pub fn restore(id: &str, way: Way, session: &SessionId, setup: &Setup) -> String {
     let method = match way {

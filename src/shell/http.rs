@@ -2,6 +2,7 @@
 
 mod answer;
 mod clients;
+pub(crate) mod inspection;
 mod probe;
 mod request;
 mod route;
@@ -11,8 +12,8 @@ pub(super) mod tests;
 mod tls;
 
 use self::clients::{Clients, Place};
-pub(super) use self::request::Failure;
-use self::request::Outgoing;
+pub(crate) use self::request::Failure;
+use self::request::{Key, Outgoing};
 use self::stream::Told;
 use super::credentials::Credentials;
 use crate::config::Remote;
@@ -136,7 +137,7 @@ fn over_http(mut url: Url) -> Url {
 
 /// The remote, and the connections to it.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     remote: Remote,
     credentials: Credentials,
     clients: Clients,
@@ -144,7 +145,7 @@ pub(super) struct Link {
 
 impl Link {
     /// No connections yet.
-    pub(super) fn new(mut remote: Remote) -> Self {
+    pub(crate) fn new(mut remote: Remote) -> Self {
         remote.url = over_http(remote.url);
         let mut headers = remote.headers.clone();
         // These stand in the cookie jar.
@@ -192,20 +193,11 @@ impl Link {
         let headers = self.headers(renew).await?;
         let (request, key) = Outgoing::socket(&self.remote.url, headers)?;
         let response = request.send(&self.clients.for_sockets()?, &self.clients).await?;
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return answer::read(response, limits::ERROR_BODY_BYTES).await.map(Err);
-        }
-        let head = answer::head(&response);
-        if !key.is_accepted(response.headers()) {
-            let reason = "the answer to the upgrade is not one of WebSocket".to_owned();
-            return Err(Failure::Broken(reason));
-        }
-        let socket = response.upgrade().await?;
-        Ok(Ok((socket, head.connection_id)))
+        upgraded(response, &key).await
     }
 
     /// The size limit of one message.
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.remote.max_message_bytes
     }
 
@@ -228,4 +220,21 @@ impl Link {
             .await?;
         Ok((response, place))
     }
+}
+
+/// What an upgrade was answered with: the socket and the name of its connection, or a refusal.
+async fn upgraded(
+    response: reqwest::Response,
+    key: &Key,
+) -> Result<Result<(Upgraded, Option<Bytes>), Response>, Failure> {
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return answer::read(response, limits::ERROR_BODY_BYTES).await.map(Err);
+    }
+    let head = answer::head(&response);
+    if !key.is_accepted(response.headers()) {
+        let reason = "the answer to the upgrade is not one of WebSocket".to_owned();
+        return Err(Failure::Broken(reason));
+    }
+    let socket = response.upgrade().await?;
+    Ok(Ok((socket, head.connection_id)))
 }

@@ -6,7 +6,7 @@
 mod api;
 mod clock;
 mod credentials;
-mod http;
+pub(crate) mod http;
 mod inquiries;
 pub mod instances;
 mod leaving;

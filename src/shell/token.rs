@@ -36,7 +36,7 @@ impl Token {
 }
 
 /// Bytes that nobody can guess.
-pub(super) fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let chance = rustls::crypto::ring::default_provider().secure_random;
     chance.fill(&mut bytes).map_err(|_| io::Error::other("the system gives no chance"))?;

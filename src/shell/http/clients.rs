@@ -6,7 +6,7 @@
 use super::probe::{self, Greeted};
 use super::request::{Failure, reason};
 use super::route::Route;
-use super::tls::Handshake;
+use super::tls::{Certificate, Handshake};
 use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
@@ -39,6 +39,9 @@ const IDLE: Duration = Duration::from_secs(50);
 /// wait without anyone seeing it.
 const STREAMS_PER_CLIENT: usize = 64;
 
+/// What is wrong where `http:` meets TLS.
+pub(super) const SPEAKS_TLS: &str = "it speaks TLS at this port: let the URL begin with https:";
+
 /// What is spoken with a server of which that cannot be found out.
 const ASSUMED: Protocol = Protocol::Http1;
 
@@ -55,6 +58,7 @@ pub(super) struct Clients {
     /// What is spoken, once that is known.
     protocol: tokio::sync::Mutex<Option<Protocol>>,
     posts: Mutex<Option<Shared>>,
+    sockets: Mutex<Option<Shared>>,
     streams: Mutex<Vec<Shared>>,
 }
 
@@ -95,6 +99,7 @@ impl Clients {
             jar: Arc::new(jar(remote)),
             protocol: tokio::sync::Mutex::default(),
             posts: Mutex::default(),
+            sockets: Mutex::default(),
             streams: Mutex::default(),
         }
     }
@@ -111,7 +116,7 @@ impl Clients {
 
     /// The client for sockets, which are asked for over HTTP/1.1 (over HTTP/2 servers answer 405).
     pub(super) fn for_sockets(&self) -> Result<Client, Failure> {
-        let mut sockets = lock(&self.posts);
+        let mut sockets = lock(&self.sockets);
         match &*sockets {
             Some(shared) => Ok(shared.client.clone()),
             None => Ok(sockets.insert(self.shared(Protocol::Http1)?).client.clone()),
@@ -129,6 +134,16 @@ impl Clients {
         let place = shared.place();
         streams.push(shared);
         Ok(place)
+    }
+
+    /// The way to the remote.
+    pub(super) fn route(&self) -> &Route {
+        &self.route
+    }
+
+    /// The certificate that the remote showed last, and when.
+    pub(super) fn certificate(&self) -> Option<Certificate> {
+        lock(&self.handshake).as_ref()?.seen(self.url.host_str()?)
     }
 
     /// What came of a request that was sent with one of the clients.
@@ -171,10 +186,7 @@ impl Clients {
                 Greeted::Http2 => Protocol::Http2,
                 Greeted::Other => Protocol::Http1,
                 Greeted::Closed => return Ok(None),
-                Greeted::Tls => {
-                    let reason = "it speaks TLS at this port: let the URL begin with https:";
-                    return Err(Failure::Unsent(reason.to_owned()));
-                }
+                Greeted::Tls => return Err(Failure::Unsent(SPEAKS_TLS.to_owned())),
             },
         };
         Ok(Some(protocol))

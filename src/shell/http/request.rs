@@ -29,7 +29,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// Why there is no response. Holds neither a query nor a header's value (X1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::shell) enum Failure {
+pub(crate) enum Failure {
     /// The credential could not be read, and so nothing left.
     NoCredential(String),
     /// Nothing left this machine.
@@ -91,6 +91,15 @@ impl Key {
         let accept = headers.get(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
         accept == Some(BASE64_STANDARD.encode(hash).as_bytes())
     }
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// This, from where the remote redirected to, if it did.
+    Answered { response: Response, moved_to: Option<Url> },
+    /// A redirect that is not followed.
+    Redirected { status: u16, refusal: Refusal, target: Url },
 }
 
 /// A request as it is sent, again at each redirect.
@@ -169,10 +178,24 @@ impl Outgoing {
 
     /// Sends it, and again to where the remote redirects within its own origin (L8).
     pub(super) async fn send(
-        mut self,
+        self,
         client: &Client,
         clients: &Clients,
     ) -> Result<Response, Failure> {
+        match self.followed(client, clients).await? {
+            Sent::Answered { response, .. } => Ok(response),
+            Sent::Redirected { status, refusal, target } => {
+                Err(Failure::Redirected { status, reason: refused(refusal, &target) })
+            }
+        }
+    }
+
+    /// The same, told with where it went.
+    pub(super) async fn followed(
+        mut self,
+        client: &Client,
+        clients: &Clients,
+    ) -> Result<Sent, Failure> {
         let is_get = self.method == Method::GET;
         let mut hops = 0;
         loop {
@@ -187,10 +210,12 @@ impl Outgoing {
                     hops += 1;
                 }
                 (Verdict::Refuse(refusal), Some(target)) => {
-                    let reason = refused(refusal, &target);
-                    return Err(Failure::Redirected { status, reason });
+                    return Ok(Sent::Redirected { status, refusal, target });
                 }
-                _ => return Ok(response),
+                _ => {
+                    let moved_to = (hops > 0).then_some(self.url);
+                    return Ok(Sent::Answered { response, moved_to });
+                }
             }
         }
     }

@@ -50,6 +50,19 @@ impl Route {
         self.proxy.is_some()
     }
 
+    /// The proxy before the remote, as it may be shown.
+    pub(super) fn proxy(&self) -> Option<&str> {
+        self.proxy.as_deref()
+    }
+
+    /// Whether the proxy is to blame, as all the texts below say it.
+    pub(super) fn is_blamed(&self, failure: &Failure) -> bool {
+        let (Failure::NoCredential(reason) | Failure::Unsent(reason)) = failure else {
+            return false;
+        };
+        self.is_proxied() && reason.contains("the proxy ")
+    }
+
     /// Whether TLS is spoken with the proxy itself.
     pub(super) fn begins_with_tls(&self) -> bool {
         self.proxy.as_ref().is_some_and(|proxy| proxy.starts_with("https:"))

@@ -75,7 +75,7 @@ impl From<Item> for StreamEvent {
     }
 }
 
-fn is_stream(response: &Response) -> bool {
+pub(super) fn is_stream(response: &Response) -> bool {
     let content_type = response.headers().get(reqwest::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     response.status() == StatusCode::OK && answer::is_media_type(content_type, "text/event-stream")

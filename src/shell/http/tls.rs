@@ -10,11 +10,12 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, SignatureScheme,
 };
 use rustls_platform_verifier::Verifier;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// How TLS is done with the remote.
 #[derive(Clone, Debug)]
@@ -22,7 +23,22 @@ pub(super) struct Handshake {
     /// All of it but the protocols that are offered.
     pub(super) config: ClientConfig,
     identity: Arc<Shown>,
+    seen: Arc<Seen>,
 }
+
+/// A certificate that a host showed.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificate {
+    /// It, in DER.
+    pub(crate) der: CertificateDer<'static>,
+    /// When it was shown.
+    pub(crate) at: Instant,
+    /// We believe it.
+    pub(crate) is_believed: bool,
+}
+
+/// The last certificate of each host.
+type Seen = Mutex<BTreeMap<String, Certificate>>;
 
 impl Handshake {
     /// Where it cannot be done: why, for people.
@@ -30,13 +46,21 @@ impl Handshake {
         let provider = Arc::new(ring::default_provider());
         let identity = tls.identity.clone().map(Mutex::new);
         let identity = Arc::new(Shown { identity, is_asked_for: AtomicBool::new(false) });
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let trust = Trust::new(tls, Arc::clone(&provider))?;
+        let seen = Arc::clone(&trust.seen);
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Trust::new(tls, provider)?))
+            .with_custom_certificate_verifier(Arc::new(trust))
             .with_client_cert_resolver(Arc::clone(&identity) as _);
-        Ok(Self { config, identity })
+        Ok(Self { config, identity, seen })
+    }
+
+    /// The last certificate of this host.
+    pub(super) fn seen(&self, host: &str) -> Option<Certificate> {
+        let host = host.trim_matches(['[', ']']).trim_end_matches('.');
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned()
     }
 
     /// The remote answered: it takes us for who we are.
@@ -62,6 +86,7 @@ struct Trust {
     /// `None` where there are no authorities to check by.
     verifier: Option<Verifier>,
     provider: Arc<CryptoProvider>,
+    seen: Arc<Seen>,
 }
 
 impl Trust {
@@ -78,12 +103,10 @@ impl Trust {
                 ));
             }
         };
-        Ok(Self { unchecked, verifier, provider })
+        Ok(Self { unchecked, verifier, provider, seen: Arc::default() })
     }
-}
 
-impl ServerCertVerifier for Trust {
-    fn verify_server_cert(
+    fn verified(
         &self,
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -96,6 +119,27 @@ impl ServerCertVerifier for Trust {
         }
         let verifier = self.verifier.as_ref().ok_or(CertificateError::UnknownIssuer)?;
         verifier.verify_server_cert(certificate, intermediates, name, ocsp_response, now)
+    }
+}
+
+impl ServerCertVerifier for Trust {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.verified(certificate, intermediates, name, ocsp_response, now);
+        let seen = Certificate {
+            der: certificate.clone().into_owned(),
+            at: Instant::now(),
+            is_believed: verified.is_ok(),
+        };
+        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(name.to_str().into_owned(), seen);
+        verified
     }
 
     fn verify_tls12_signature(
@@ -217,7 +261,7 @@ fn certificate(error: &CertificateError) -> String {
             date(time)
         ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            format!("its certificate is for another host: {error}; use the name that it is for")
+            format!("its certificate is for another host ({error}): use the name that it is for")
         }
         _ => format!("its certificate cannot be used: {error}"),
     }

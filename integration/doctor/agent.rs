@@ -1,0 +1,164 @@
+//! An agent over Streamable HTTP that is healthy but for one thing.
+
+use crate::peers::agent::serve;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{Method, Response, StatusCode};
+use futures_util::stream;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, oneshot};
+
+/// The agent, at work until dropped.
+pub struct Agent {
+    /// Where it is, without a path.
+    pub url: String,
+    state: Arc<State>,
+    _stop: oneshot::Sender<()>,
+}
+
+/// What is not healthy.
+#[derive(Clone)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Each POST is answered so.
+    Post(u16, &'static [(&'static str, &'static str)], &'static str),
+    /// Each GET is answered so.
+    Get(u16, &'static [(&'static str, &'static str)], &'static str),
+    /// The head of the stream comes with the first message.
+    HoldsHead,
+    /// Nothing of the stream comes before its end, but its head.
+    HoldsBody,
+    /// The stream never has an answer.
+    Mute,
+    /// The stream ends as soon as it is there.
+    Cuts,
+    /// A 401 without this `Authorization`.
+    Wants(&'static str),
+}
+
+#[derive(Default)]
+struct State {
+    opened: Mutex<usize>,
+    closed: Mutex<usize>,
+    stream: Mutex<Option<mpsc::UnboundedSender<String>>>,
+}
+
+impl Agent {
+    /// Serves at a free port of 127.0.0.1.
+    pub fn with(fault: Fault) -> Self {
+        let state = Arc::<State>::default();
+        let all = Arc::clone(&state);
+        let router = Router::new().fallback(move |request: Request| {
+            let (state, fault) = (Arc::clone(&all), fault.clone());
+            async move { answer(request, &state, &fault).await }
+        });
+        let (url, stop) = serve(router);
+        Self { url, state, _stop: stop }
+    }
+
+    /// How many connections were opened and not closed.
+    pub fn left_open(&self) -> usize {
+        *self.state.opened.lock().unwrap() - *self.state.closed.lock().unwrap()
+    }
+
+    /// How many connections were opened.
+    pub fn opened(&self) -> usize {
+        *self.state.opened.lock().unwrap()
+    }
+}
+
+fn response(status: u16, headers: &[(&str, &str)], body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(body.into()).unwrap()
+}
+
+async fn answer(request: Request, state: &State, fault: &Fault) -> Response<Body> {
+    let method = request.method().clone();
+    let given = request.headers().get("authorization").map(|value| value.to_str().unwrap());
+    match fault {
+        Fault::Wants(wanted) if given != Some(wanted) => {
+            return response(401, &[("content-type", "text/plain")], "who are you?");
+        }
+        Fault::Post(status, headers, body) if method == Method::POST => {
+            let opens = headers.iter().any(|(name, _)| *name == "acp-connection-id");
+            *state.opened.lock().unwrap() += usize::from(opens);
+            return response(*status, headers, *body);
+        }
+        Fault::Get(status, headers, body) if method == Method::GET => {
+            return response(*status, headers, *body);
+        }
+        _ => {}
+    }
+    match method {
+        Method::POST => {
+            let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+            posted(&body, state)
+        }
+        Method::GET if request.headers().contains_key("upgrade") => response(404, &[], ""),
+        Method::GET => opened(state, fault).await,
+        _ => {
+            *state.closed.lock().unwrap() += 1;
+            *state.stream.lock().unwrap() = None;
+            response(202, &[], "")
+        }
+    }
+}
+
+fn posted(body: &Bytes, state: &State) -> Response<Body> {
+    let message: Value = serde_json::from_slice(body).unwrap();
+    let id = &message["id"];
+    if message["method"] != "initialize" {
+        let answer =
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}});
+        if let Some(stream) = &*state.stream.lock().unwrap() {
+            stream.send(format!("data: {answer}\n\n")).unwrap_or_default();
+        }
+        return response(202, &[], "");
+    }
+    *state.opened.lock().unwrap() += 1;
+    let result = json!({"protocolVersion": 1, "agentInfo": {"name": "scripted", "version": "1"},
+        "agentCapabilities": {"loadSession": true}});
+    let answer = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+    let headers = [("content-type", "application/json"), ("acp-connection-id", "c1")];
+    response(200, &headers, answer)
+}
+
+async fn opened(state: &State, fault: &Fault) -> Response<Body> {
+    let (sender, mut messages) = mpsc::unbounded_channel::<String>();
+    *state.stream.lock().unwrap() = Some(sender);
+    let mut begin = ":\n\n".to_owned();
+    match fault {
+        Fault::HoldsHead => begin = messages.recv().await.unwrap_or_default(),
+        Fault::Cuts => messages.close(),
+        _ => {}
+    }
+    let is_held = matches!(fault, Fault::HoldsBody);
+    let is_mute = matches!(fault, Fault::Mute);
+    let pieces = stream::unfold((Some(begin), messages), move |(begun, mut messages)| async move {
+        let piece = match begun {
+            Some(begin) if !is_held => begin,
+            _ if is_held => {
+                let mut all = String::new();
+                while let Some(message) = messages.recv().await {
+                    all += &message;
+                }
+                if all.is_empty() {
+                    return None;
+                }
+                all
+            }
+            _ => messages.recv().await?,
+        };
+        let piece = if is_mute { ":\n\n".to_owned() } else { piece };
+        Some((Ok::<_, Infallible>(piece), (None, messages)))
+    });
+    let status = StatusCode::OK.as_u16();
+    response(status, &[("content-type", "text/event-stream")], Body::from_stream(pieces))
+}

@@ -1,0 +1,224 @@
+//! Gathers the facts of the connection's stream: whether it opens, brings answers at once, and brings
+//! again what followed a cursor.
+
+use super::{ANSWER, Examination, OURS, REST, answers};
+use crate::commands::doctor::report::Step;
+use crate::commands::doctor::verdicts::{self, Capabilities, Opening, Talk};
+use crate::core::Connection;
+use crate::core::message::{self, Message};
+use crate::core::methods::probe;
+use crate::shell::http::inspection::{Answered, Lost, Opened, Stream};
+use crate::wire::sse::Item;
+use bytes::Bytes;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// How long the head of a stream may take before a message is sent to bring it out.
+const HEAD: Duration = Duration::from_secs(2);
+/// How often a stream is asked for whose predecessor the server still holds, and after which time.
+const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Examination<'_> {
+    pub(super) async fn look_at_stream(
+        &mut self,
+        connection: &Connection,
+        offered: Capabilities,
+    ) -> Option<()> {
+        let begun = Instant::now();
+        let (opening, stream) = self.open(connection, offered).await;
+        let Some(mut stream) = stream else {
+            return self.add(Step::Stream, verdicts::stream(&opening), begun);
+        };
+        let opened = Instant::now();
+        if stream.encoding.is_some() || stream.has_length {
+            self.report.add(Step::Stream, verdicts::stream(&opening), opened - begun);
+            let compression = verdicts::compression(stream.encoding.as_deref());
+            self.add(Step::Compression, compression, opened)?;
+            return self.add(Step::Buffering, verdicts::measured(), opened);
+        }
+        let mut heartbeats = 0;
+        let mut talk = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
+        if let Talk::Ended { after, reason } = &talk {
+            return self.add(Step::Stream, verdicts::ended(*after, reason), begun);
+        }
+        self.report.add(Step::Stream, verdicts::stream(&opening), opened - begun);
+        self.add(Step::Compression, verdicts::compression(None), Instant::now())?;
+        if let Talk::Unanswered { after } = talk {
+            talk = self.flushed(connection, &mut stream, after).await;
+        }
+        self.add(Step::Buffering, verdicts::buffering(&opening, &talk), opened)?;
+        let second = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
+        let end =
+            watch(&mut stream, &mut heartbeats, self.watched.saturating_sub(opened.elapsed()));
+        let heard = match end.await {
+            Some(why) => verdicts::ended(opened.elapsed(), &why),
+            None => verdicts::heartbeats(heartbeats, opened.elapsed()),
+        };
+        self.add(Step::Heartbeats, heard, opened)?;
+        self.add(Step::Numbering, verdicts::numbering(&talk), Instant::now())?;
+        if let (Talk::Answered { id: Some(cursor), .. }, Talk::Answered { .. }) = (talk, second) {
+            drop(stream);
+            let begun = Instant::now();
+            let replayed = self.replays(connection, &cursor).await;
+            self.add(Step::Replay, verdicts::replay(replayed), begun)?;
+        }
+        Some(())
+    }
+
+    /// Opens the connection's stream. Where its head does not come, a message may bring it out, or the
+    /// end of the connection.
+    async fn open(
+        &mut self,
+        connection: &Connection,
+        offered: Capabilities,
+    ) -> (Opening, Option<Box<Stream>>) {
+        let begun = Instant::now();
+        let message = probe(&self.id(), offered.list);
+        let mut opening = Box::pin(self.link.listen(connection, None));
+        if let Ok(opened) = timeout(HEAD, &mut opening).await {
+            return told(opened, begun.elapsed(), false);
+        }
+        let asking = async {
+            // Its answer is what matters, and that the stream opens.
+            let _ = self.link.ask(Some(connection), message).await;
+            std::future::pending::<()>().await;
+        };
+        let opened = tokio::select! {
+            opened = timeout(ANSWER, &mut opening) => opened,
+            () = asking => return (Opening::Silent { after: begun.elapsed() }, None),
+        };
+        let after = begun.elapsed();
+        match opened {
+            Ok(opened) => told(opened, after, true),
+            Err(_) => (Opening::Silent { after }, None),
+        }
+    }
+
+    /// A request, and its answer on the stream.
+    async fn talk(
+        &mut self,
+        connection: &Connection,
+        offered: Capabilities,
+        stream: &mut Stream,
+        heartbeats: &mut usize,
+    ) -> Talk {
+        let id = self.id();
+        let begun = Instant::now();
+        let asked = self.link.ask(Some(connection), probe(&id, offered.list));
+        match timeout(self.patience, asked).await {
+            Ok(Ok(Answered { response, .. })) => match response.status {
+                200 if answers(&response.body, &id) => return Talk::Direct,
+                200..=299 => {}
+                status => return Talk::Refused(status),
+            },
+            Ok(Err(lost)) => return Talk::Lost(verdicts::reason(&lost)),
+            Err(_) => return Talk::Lost("it takes too long".to_owned()),
+        }
+        let heard = timeout(ANSWER, async {
+            loop {
+                match stream.next().await {
+                    Ok(Item::Event { data: Some(data), id: cursor }) if answers(&data, &id) => {
+                        return Ok(cursor.filter(|cursor| !cursor.is_empty()));
+                    }
+                    Ok(Item::Comment) => *heartbeats += 1,
+                    Ok(_) => {}
+                    Err(reason) => return Err(reason),
+                }
+            }
+        });
+        let heard = heard.await;
+        let after = begun.elapsed();
+        match heard {
+            Ok(Ok(id)) => Talk::Answered { after, id },
+            Ok(Err(reason)) => Talk::Ended { after, reason },
+            Err(_) => Talk::Unanswered { after },
+        }
+    }
+
+    /// Whether an answer that did not come comes when the connection ends.
+    async fn flushed(
+        &mut self,
+        connection: &Connection,
+        stream: &mut Stream,
+        after: Duration,
+    ) -> Talk {
+        self.connection = None;
+        let begun = Instant::now();
+        let ended = self.end(connection).await;
+        self.report.add(Step::Closing, verdicts::closing(&ended), begun.elapsed());
+        let comes = timeout(REST, async {
+            loop {
+                match stream.next().await {
+                    Ok(Item::Event { data: Some(data), .. }) => {
+                        if matches!(message::read(&data), Ok(Message::Answer { .. })) {
+                            return true;
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(_) => return false,
+                }
+            }
+        });
+        match comes.await {
+            Ok(true) => Talk::Flushed { after },
+            _ => Talk::Unanswered { after },
+        }
+    }
+
+    /// Whether what followed the cursor comes again.
+    async fn replays(&self, connection: &Connection, cursor: &Bytes) -> Result<bool, String> {
+        let mut tries = 0;
+        let mut stream = loop {
+            let opened = timeout(ANSWER, self.link.listen(connection, Some(cursor))).await;
+            match opened.map_err(|_| "nothing comes".to_owned())? {
+                Ok(Opened::Stream(stream)) => break stream,
+                // The server may not have seen the end of the first one yet.
+                Ok(Opened::Refused(_)) if tries < TRIES => tokio::time::sleep(PAUSE).await,
+                Ok(Opened::Refused(response)) => return Err(response.status.to_string()),
+                Err(lost) => return Err(verdicts::reason(&lost)),
+            }
+            tries += 1;
+        };
+        let last = format!("{OURS}{}", self.asked);
+        let comes = timeout(REST, async {
+            loop {
+                match stream.next().await {
+                    Ok(Item::Event { data: Some(data), .. }) if answers(&data, &last) => {
+                        return true;
+                    }
+                    Ok(_) => {}
+                    Err(_) => return false,
+                }
+            }
+        });
+        Ok(comes.await.unwrap_or(false))
+    }
+}
+
+fn told(
+    opened: Result<Opened, Lost>,
+    after: Duration,
+    is_late: bool,
+) -> (Opening, Option<Box<Stream>>) {
+    match opened {
+        Ok(Opened::Stream(stream)) if is_late => (Opening::Late { after }, Some(stream)),
+        Ok(Opened::Stream(stream)) => (Opening::Opened { after }, Some(stream)),
+        Ok(Opened::Refused(response)) => (Opening::Refused(response), None),
+        Err(lost) => (Opening::Lost(lost), None),
+    }
+}
+
+/// Counts the signs of life of a stream for this long; tells how it ended, if it did.
+async fn watch(stream: &mut Stream, heartbeats: &mut usize, watched: Duration) -> Option<String> {
+    let end = timeout(watched, async {
+        loop {
+            match stream.next().await {
+                Ok(Item::Comment) => *heartbeats += 1,
+                Ok(_) => {}
+                Err(why) => return why,
+            }
+        }
+    });
+    end.await.ok()
+}

@@ -1,0 +1,103 @@
+//! `acp-tether doctor`: looks at the way to an agent step by step, and tells what is wrong with it and
+//! what to do.
+
+mod certificate;
+mod examination;
+mod report;
+mod socket;
+mod verdicts;
+
+use self::examination::Examination;
+use self::report::{Finding, Report, Step};
+use super::block_on;
+use crate::cli::Doctor;
+use crate::config::layers::{self, Refused};
+use crate::config::{Config, redacted};
+use clap::ArgMatches;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Runs the command; `typed` is what stands behind it.
+pub fn run(flags: &Doctor, typed: &ArgMatches) -> ExitCode {
+    let begun = Instant::now();
+    let mut report = Report::new(flags.json);
+    match config(typed) {
+        Err(problem) => {
+            let advice = "Mend the configuration; `acp-tether config show` tells where each value comes from.";
+            report.add(Step::Configuration, Finding::failed(problem, advice), begun.elapsed());
+        }
+        Ok(config) => {
+            let finding = usable(&config);
+            if report.add(Step::Configuration, finding, begun.elapsed()) {
+                let trouble = match block_on(look(config, flags, &mut report)) {
+                    Ok(true) => None,
+                    Ok(false) => Some("interrupted".to_owned()),
+                    Err(error) => {
+                        Some(format!("the system refuses what is needed to run: {error}"))
+                    }
+                };
+                if let Some(trouble) = trouble {
+                    tell(&trouble);
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+    }
+    report.skip_rest("not looked at");
+    match flags.json {
+        true => {
+            // Nobody reads it: the exit code tells.
+            let _ = writeln!(std::io::stdout(), "{}", report.json());
+        }
+        false => anstream::println!("{}", report.conclusion()),
+    }
+    if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn config(typed: &ArgMatches) -> Result<Config, String> {
+    let environment = |name: &str| std::env::var(name);
+    let effective = match layers::effective(typed, environment) {
+        Ok(effective) => effective,
+        Err(Refused::Usage(error)) => error.exit(),
+        Err(Refused::Unusable(problem)) => return Err(problem.to_string()),
+    };
+    let mut config = Config::new(&effective.flags, environment);
+    config.warnings.extend(effective.warnings);
+    Ok(config)
+}
+
+fn usable(config: &Config) -> Finding {
+    match (&config.settings.unusable, &config.remote) {
+        (None, Some(remote)) => {
+            let found = redacted(&remote.url);
+            match config.warnings.join("; ") {
+                warnings if warnings.is_empty() => Finding::ok(found),
+                warnings => Finding::note(found, warnings),
+            }
+        }
+        (reason, _) => Finding::failed(
+            reason.clone().unwrap_or_default(),
+            "Mend the configuration; `acp-tether config show` tells where each value comes from.",
+        ),
+    }
+}
+
+/// Looks until all is told, or somebody presses Ctrl-C, and says which. Nothing stays open.
+async fn look(config: Config, flags: &Doctor, report: &mut Report) -> bool {
+    let Some(remote) = config.remote else { return true };
+    let patience = Duration::from_millis(config.settings.connect_timeout.0);
+    let watched = Duration::from_millis(flags.wait.0);
+    let mut examination = Examination::new(remote, patience, watched, report);
+    let is_whole = tokio::select! {
+        () = examination.run() => true,
+        _ = tokio::signal::ctrl_c() => false,
+    };
+    examination.close().await;
+    is_whole
+}
+
+/// Tells a person; there is nowhere left to tell that this failed.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "acp-tether: {text}");
+}

@@ -1,0 +1,68 @@
+//! Says one message over a WebSocket and hears one.
+
+use crate::shell::token::random;
+use crate::wire::websocket::{Decoder, Frame, Item, parts, write};
+use bytes::BytesMut;
+use reqwest::Upgraded;
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// The code of a close without a fault.
+const NORMAL: u16 = 1000;
+/// How long the other end may take to close, too.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// A socket at work.
+#[derive(Debug)]
+pub struct Socket {
+    io: Upgraded,
+    decoder: Decoder,
+    items: VecDeque<Item>,
+}
+
+impl Socket {
+    /// Nothing was said yet. Longer messages than `limit` are skipped.
+    pub fn new(io: Upgraded, limit: usize) -> Self {
+        Self { io, decoder: Decoder::new(limit), items: VecDeque::new() }
+    }
+
+    /// Says a message.
+    pub async fn say(&mut self, message: &str) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        for part in parts(message.as_bytes()) {
+            write(part, random()?, &mut out);
+        }
+        self.io.write_all(&out).await
+    }
+
+    /// The next that the agent sends.
+    pub async fn hear(&mut self) -> io::Result<Item> {
+        loop {
+            if let Some(item) = self.items.pop_front() {
+                return Ok(item);
+            }
+            let mut piece = BytesMut::new();
+            if self.io.read_buf(&mut piece).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let mut items = Vec::new();
+            let read = self.decoder.push(piece.freeze(), &mut items);
+            self.items.extend(items);
+            read.map_err(|wrong| io::Error::other(wrong.to_string()))?;
+        }
+    }
+
+    /// Ends it as the protocol has it.
+    pub async fn close(mut self) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        write(Frame::Close(NORMAL), random()?, &mut out);
+        self.io.write_all(&out).await?;
+        let closed = async { while !matches!(self.hear().await, Err(_) | Ok(Item::Close(..))) {} };
+        // One that does not close finds the connection gone.
+        let _ = timeout(CLOSING, closed).await;
+        self.io.shutdown().await
+    }
+}

@@ -1,0 +1,229 @@
+//! Asks a remote one thing at a time, for `doctor`, and tells what came of it and where on the way it
+//! failed.
+
+use super::answer;
+use super::clients::{Place, SPEAKS_TLS};
+use super::request::{Failure, Outgoing, Sent, reason};
+use super::stream::is_stream;
+use super::tls::Certificate;
+use super::{Link, upgraded};
+use crate::config::tls::CLIENT_CERT;
+use crate::core::redirect::Refusal;
+use crate::core::{Connection, Response, limits};
+use crate::wire::sse::{Decoder, Item};
+use bytes::Bytes;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use reqwest::{Upgraded, Url, Version};
+use std::collections::VecDeque;
+
+/// Where on the way to the remote something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Before anything left this machine: there is no credential.
+    Credential,
+    /// At the proxy.
+    Proxy,
+    /// While TLS was agreed on.
+    Tls,
+    /// At the remote.
+    Remote,
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Lost {
+    /// It failed.
+    Failed { stage: Stage, reason: String },
+    /// It was redirected to where no request of ours follows.
+    Redirected { status: u16, refusal: Refusal, target: Url },
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) response: Response,
+    pub(crate) version: Version,
+    /// To where the remote redirected within its origin.
+    pub(crate) moved_to: Option<Url>,
+}
+
+/// What was answered to a GET of a stream.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Stream(Box<Stream>),
+    Refused(Response),
+}
+
+/// A stream that is read as far as somebody asks for more.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// Its `Content-Encoding`, where it has one.
+    pub(crate) encoding: Option<String>,
+    /// Its head says how long it is.
+    pub(crate) has_length: bool,
+    response: reqwest::Response,
+    decoder: Decoder,
+    items: VecDeque<Item>,
+    _place: Place,
+}
+
+impl Stream {
+    /// What it says next; `Err` tells how it ended. Can be dropped and asked again.
+    pub(crate) async fn next(&mut self) -> Result<Item, String> {
+        loop {
+            if let Some(item) = self.items.pop_front() {
+                return Ok(item);
+            }
+            let mut items = Vec::new();
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.decoder.push(chunk, &mut items),
+                Ok(None) => return Err("it just ends".to_owned()),
+                Err(error) => return Err(reason(error)),
+            }
+            self.items.extend(items);
+        }
+    }
+}
+
+impl Link {
+    /// The proxy before the remote, as it may be shown.
+    pub(crate) fn proxy(&self) -> Option<&str> {
+        self.clients.route().proxy()
+    }
+
+    /// The certificate that the remote showed last.
+    pub(crate) fn certificate(&self) -> Option<Certificate> {
+        self.clients.certificate()
+    }
+
+    /// Where a failure happened.
+    fn stage(&self, failure: &Failure) -> Stage {
+        let is_tls = match failure {
+            Failure::Unsent(reason) | Failure::Broken(reason) => {
+                reason == SPEAKS_TLS
+                    || reason.contains(CLIENT_CERT)
+                    || self.is_tls_open() == Some(false)
+            }
+            _ => false,
+        };
+        match failure {
+            failure if self.clients.route().is_blamed(failure) => Stage::Proxy,
+            Failure::NoCredential(_) => Stage::Credential,
+            _ if is_tls => Stage::Tls,
+            _ => Stage::Remote,
+        }
+    }
+
+    /// Whether TLS came as far as that we believe the remote, where it is spoken.
+    pub(crate) fn is_tls_open(&self) -> Option<bool> {
+        let is_believed = || self.certificate().is_some_and(|shown| shown.is_believed);
+        (self.remote.url.scheme() == "https").then(is_believed)
+    }
+
+    /// Whether the certificate of the remote's host is checked.
+    pub(crate) fn is_checked(&self) -> bool {
+        !self.remote.tls.unchecked.contains(self.remote.url.host_str().unwrap_or_default())
+    }
+
+    /// Where the remote is, as HTTP has it.
+    pub(crate) fn url(&self) -> &Url {
+        &self.remote.url
+    }
+
+    /// Why a credential cannot be had, if it cannot.
+    pub(crate) async fn credential(&self) -> Result<(), String> {
+        self.headers(false).await.map(|_| ()).map_err(told)
+    }
+
+    /// POSTs a message.
+    pub(crate) async fn ask(
+        &self,
+        connection: Option<&Connection>,
+        message: String,
+    ) -> Result<Answered, Lost> {
+        let lost = |failure| self.lost(failure);
+        let headers = self.headers(false).await.map_err(lost)?;
+        let outgoing = Outgoing::post(&self.remote.url, headers, message.into());
+        let outgoing = outgoing.of(connection, None).map_err(lost)?;
+        let client = self.clients.for_posts().await.map_err(lost)?;
+        let (response, moved_to) =
+            answered(outgoing.followed(&client, &self.clients).await.map_err(lost)?)?;
+        let version = response.version();
+        let response = answer::read(response, self.remote.max_message_bytes).await.map_err(lost)?;
+        Ok(Answered { response, version, moved_to })
+    }
+
+    /// Opens the connection's stream.
+    pub(crate) async fn listen(
+        &self,
+        connection: &Connection,
+        cursor: Option<&Bytes>,
+    ) -> Result<Opened, Lost> {
+        let lost = |failure| self.lost(failure);
+        let place = self.clients.for_stream().await.map_err(lost)?;
+        let headers = self.headers(false).await.map_err(lost)?;
+        let outgoing = Outgoing::stream(&self.remote.url, headers)
+            .of(Some(connection), None)
+            .and_then(|outgoing| outgoing.from(cursor, self.remote.cursor_in_query))
+            .map_err(lost)?;
+        let (response, _) =
+            answered(outgoing.followed(&place.client, &self.clients).await.map_err(lost)?)?;
+        if !is_stream(&response) {
+            let read = answer::read(response, limits::ERROR_BODY_BYTES).await;
+            return read.map(Opened::Refused).map_err(lost);
+        }
+        let encoding = response.headers().get(CONTENT_ENCODING);
+        let encoding = encoding.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
+        Ok(Opened::Stream(Box::new(Stream {
+            encoding: encoding.filter(|name| name != "identity"),
+            has_length: response.headers().contains_key(CONTENT_LENGTH),
+            decoder: Decoder::new(self.remote.max_message_bytes),
+            items: VecDeque::new(),
+            response,
+            _place: place,
+        })))
+    }
+
+    /// Asks for a socket; what comes back is it, or what was answered instead.
+    pub(crate) async fn upgrade(&self) -> Result<Result<Upgraded, Response>, Lost> {
+        let lost = |failure| self.lost(failure);
+        let headers = self.headers(false).await.map_err(lost)?;
+        let (outgoing, key) = Outgoing::socket(&self.remote.url, headers).map_err(lost)?;
+        let client = self.clients.for_sockets().map_err(lost)?;
+        let (response, _) =
+            answered(outgoing.followed(&client, &self.clients).await.map_err(lost)?)?;
+        let upgraded = upgraded(response, &key).await.map_err(lost)?;
+        Ok(upgraded.map(|(socket, _)| socket))
+    }
+
+    /// DELETEs a connection.
+    pub(crate) async fn end(&self, connection: &Connection) -> Result<u16, String> {
+        let ended = async {
+            let headers = self.headers(false).await?;
+            let outgoing = Outgoing::delete(&self.remote.url, headers);
+            self.answer(outgoing.of(Some(connection), None)?).await
+        };
+        ended.await.map(|response| response.status).map_err(told)
+    }
+
+    fn lost(&self, failure: Failure) -> Lost {
+        Lost::Failed { stage: self.stage(&failure), reason: told(failure) }
+    }
+}
+
+fn told(failure: Failure) -> String {
+    let (Failure::NoCredential(reason)
+    | Failure::Unsent(reason)
+    | Failure::Broken(reason)
+    | Failure::Redirected { reason, .. }) = failure;
+    reason
+}
+
+fn answered(sent: Sent) -> Result<(reqwest::Response, Option<Url>), Lost> {
+    match sent {
+        Sent::Answered { response, moved_to } => Ok((response, moved_to)),
+        Sent::Redirected { status, refusal, target } => {
+            Err(Lost::Redirected { status, refusal, target })
+        }
+    }
+}
