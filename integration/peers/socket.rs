@@ -216,7 +216,7 @@ fn in_parts(text: &str, size: usize) -> Vec<Vec<u8>> {
 
 fn close(socket: &mut Socket, code: u16) {
     socket
-        .close(Some(CloseFrame { code: CloseCode::from(code), reason: "because".into() }))
+        .close(Some(CloseFrame { code: CloseCode::from(code), reason: "be\u{1b}cause\n".into() }))
         .unwrap();
     // Until the program has closed, too.
     while socket.read().is_ok() {}
@@ -331,6 +331,46 @@ fn w2_a_cut_or_a_close_in_the_middle_of_a_message_is_a_lost_connection() {
         say(&mut editor, &session, "the end");
         server.holds();
     }
+}
+
+/// A server that only asks whether we are there, and does not read the answers.
+#[test]
+fn w3_a_flood_of_pings_holds_nothing_up() {
+    let server = Scripted::by(|listener| {
+        let mut socket = with_session(listener);
+        let prompt = heard(&mut socket);
+        for _ in 0..1_000 {
+            socket.get_mut().write_all(&b"\x89\x03you".repeat(100)).unwrap();
+        }
+        tell(&mut socket, &update("after all of them"));
+        assert!(matches!(socket.read().unwrap(), Message::Pong(_)));
+        let result = json!({"stopReason": "end_turn"});
+        tell(&mut socket, &json!({"jsonrpc": "2.0", "id": prompt["id"], "result": result}));
+        heard(&mut socket);
+    });
+    let (mut editor, session) = begun(&server.url, &[]);
+    let id = say(&mut editor, &session, "x");
+    let (before, _) = editor.until_answer(id);
+    assert!(before.iter().map(|message| said(message, "s")).eq(["after all of them"]));
+    say(&mut editor, &session, "the end");
+    server.holds();
+}
+
+#[test]
+fn w1_a_server_that_says_anything_but_the_answer_to_initialize_is_given_up() {
+    let server = Scripted::by(|listener| {
+        loop {
+            let mut socket = accepted(listener, |_| {});
+            heard(&mut socket);
+            // As long as it is listened to.
+            while socket.send(Message::text(update("much").to_string())).is_ok() {}
+        }
+    });
+    let mut editor = Editor::connect(&server.url, &["--connect-timeout", "2s"]);
+    let id = editor.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
+    let (_, answer) = editor.until_answer(id);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no answer to initialize"), "{message}");
 }
 
 #[test]

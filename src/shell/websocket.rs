@@ -26,6 +26,10 @@ use tokio::time::timeout;
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
+/// Pings and pongs that may wait to be written.
+const CONTROLS: usize = 16;
+/// Messages that may come before the answer to `initialize`.
+const BEFORE_ANSWER: usize = 1_000;
 /// How long after a failed write, or after our own close, the server may still say something.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The codes of RFC 6455 that we close with.
@@ -53,7 +57,7 @@ struct Socket {
     /// Takes that. Where it is dropped, nobody needs the socket.
     opened: Option<oneshot::Sender<StreamId>>,
     messages: mpsc::UnboundedSender<Outgoing>,
-    controls: mpsc::UnboundedSender<Control>,
+    controls: mpsc::Sender<Control>,
     task: AbortHandle,
 }
 
@@ -101,7 +105,7 @@ impl WebSocket {
     fn ask_for_socket(&mut self, post: Post) {
         self.drop_socket();
         let (messages, outgoing) = mpsc::unbounded_channel();
-        let (controls, control) = mpsc::unbounded_channel();
+        let (controls, control) = mpsc::channel(CONTROLS);
         let (opened, stream) = oneshot::channel();
         let opener = post.id;
         let opening = Opening {
@@ -150,8 +154,8 @@ impl WebSocket {
     /// Asks the server for a sign of life.
     pub(super) fn ping(&mut self, stream: &StreamId) {
         if let Some(socket) = self.socket.as_ref().filter(|_| self.is_of(stream)) {
-            // It has ended already, which it tells of.
-            let _ = socket.controls.send(Control::Ping);
+            // One that finds no room is not missed: those before it ask the same.
+            let _ = socket.controls.try_send(Control::Ping);
         }
     }
 
@@ -203,7 +207,7 @@ struct Opening {
     ends: mpsc::UnboundedSender<Event>,
     batches: mpsc::Sender<Batch>,
     /// Where the answers to the server's pings go.
-    controls: mpsc::UnboundedSender<Control>,
+    controls: mpsc::Sender<Control>,
 }
 
 impl Opening {
@@ -274,7 +278,7 @@ fn broken(error: io::Error) -> Outcome {
 struct Reader {
     socket: ReadHalf<Upgraded>,
     decoder: Decoder,
-    controls: mpsc::UnboundedSender<Control>,
+    controls: mpsc::Sender<Control>,
     /// What was read and not taken.
     items: Vec<Item>,
 }
@@ -326,7 +330,8 @@ impl Reader {
                 Item::TooLarge => StreamEvent::TooLarge,
                 Item::Binary | Item::Pong => StreamEvent::Comment,
                 Item::Ping(payload) => {
-                    let _ = self.controls.send(Control::Pong(payload));
+                    // One that finds no room is not missed: the server has not read those before it.
+                    let _ = self.controls.try_send(Control::Pong(payload));
                     StreamEvent::Comment
                 }
                 Item::Close(code, reason) => return (events, Some(closed(code, reason))),
@@ -356,6 +361,10 @@ impl Reader {
                     _ => seen += 1,
                 }
             }
+            if seen > BEFORE_ANSWER {
+                let reason = "the remote agent sends messages, but no answer to initialize";
+                return Err(Outcome::Broken(reason.to_owned()));
+            }
             self.read().await.map_err(|(end, _)| lost(end))?;
         }
     }
@@ -384,7 +393,10 @@ fn lost(end: End) -> Outcome {
 fn closed(code: Option<u16>, reason: String) -> End {
     match code {
         None | Some(NORMAL) => End::Clean,
-        Some(code) => End::Closed(Close { code, reason }),
+        Some(code) => {
+            let reason = reason.chars().filter(|letter| !letter.is_control()).collect();
+            End::Closed(Close { code, reason })
+        }
     }
 }
 
@@ -392,7 +404,7 @@ fn closed(code: Option<u16>, reason: String) -> End {
 #[derive(Debug)]
 struct Queue {
     messages: mpsc::UnboundedReceiver<Outgoing>,
-    controls: mpsc::UnboundedReceiver<Control>,
+    controls: mpsc::Receiver<Control>,
 }
 
 /// The half of a socket that is written to.
@@ -430,7 +442,7 @@ impl Writer {
     async fn message(
         &mut self,
         text: &[u8],
-        mut controls: Option<&mut mpsc::UnboundedReceiver<Control>>,
+        mut controls: Option<&mut mpsc::Receiver<Control>>,
     ) -> io::Result<()> {
         for part in parts(text) {
             while let Some(controls) = &mut controls
