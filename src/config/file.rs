@@ -170,20 +170,17 @@ impl Reading<'_> {
             let text = format!("[remotes.{name}] has no url: add url = \"https://HOST/PATH\"");
             remote.problems.push(Problem::at(line, text));
         }
-        self.choices(&mut remote);
         remote.settings.sort_by_key(line_of);
+        self.choices(&mut remote);
         remote.problems.sort_by_key(|problem| problem.line);
         remote
     }
 
     fn key(&self, remote: &mut Remote, key: &str, line: usize, value: &Spanned<DeValue<'_>>) {
-        let found = if key == HEADERS {
-            self.headers(remote, line, value.get_ref());
-            return;
-        } else {
-            self.keys.find(key).filter(|_| key != HEADER)
-        };
-        let Some(found) = found else {
+        if key == HEADERS {
+            return self.headers(remote, line, value.get_ref());
+        }
+        let Some(found) = self.keys.find(key).filter(|_| key != HEADER) else {
             let all = self.keys.all().map(keys::name).filter(|name| *name != HEADER);
             let text = format!("there is no key `{key}`{}", suggestion(key, all.chain([HEADERS])));
             remote.problems.push(Problem::at(line, text));
@@ -223,14 +220,12 @@ impl Reading<'_> {
 
     /// What is one choice was made once.
     fn choices(&self, remote: &mut Remote) {
-        let mut settings: Vec<_> = remote.settings.iter().collect();
-        settings.sort_by_key(|setting| line_of(setting));
+        let settings = &remote.settings;
         for (index, setting) in settings.iter().enumerate() {
             let Some(key) = self.keys.find(&setting.key) else { continue };
             let choice = self.keys.choice(key);
-            let is_rival = |other: &&&Setting| {
-                other.key != setting.key && choice.contains(&other.key.as_str())
-            };
+            let is_rival =
+                |other: &&Setting| other.key != setting.key && choice.contains(&other.key.as_str());
             if let Some(first) = settings[..index].iter().find(is_rival) {
                 let text = format!(
                     "`{}` and `{}` (line {}) are one choice: leave one of them out",

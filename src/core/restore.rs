@@ -215,11 +215,7 @@ impl Core {
             None => self.try_restore(scope, step),
             Some(id) => {
                 let is_sent_load = restore.way == Way::Load && !session.is_waiting(&id);
-                if is_socket {
-                    session.late_load = Some(id.clone()).filter(|_| is_sent_load);
-                } else {
-                    session.stale_replay |= is_sent_load;
-                }
+                session.expect_replay(is_sent_load.then(|| id.clone()), is_socket);
                 session.held.retain(|held| held.request != id);
                 self.forget_own(&id);
                 step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));
@@ -292,14 +288,10 @@ impl Core {
             return None;
         };
         self.timers.disarm(&Timer::Restore(scope.clone()));
-        let is_sent = restore.request.as_ref().is_some_and(|id| !session.is_waiting(id));
         let is_load = restore.way == Way::Load;
-        if is_socket {
-            let late = restore.request.clone().filter(|_| is_load && is_sent);
-            session.late_load = late.or(session.late_load.take());
-        } else {
-            session.stale_replay |= is_load && (is_sent || restore.may_have_arrived());
-        }
+        let sent = restore.request.clone().filter(|id| is_load && !session.is_waiting(id));
+        session.expect_replay(sent, is_socket);
+        session.stale_replay |= !is_socket && is_load && restore.may_have_arrived();
         if let Some(id) = &restore.request {
             self.forget_own(id);
         }

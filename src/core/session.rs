@@ -92,6 +92,15 @@ impl Session {
         self.messages.queue.iter().any(is_it)
     }
 
+    /// The replay of our load, if it is given up under way, may still come (V3).
+    pub fn expect_replay(&mut self, load: Option<RequestId>, is_socket: bool) {
+        if is_socket {
+            self.late_load = load.or(self.late_load.take());
+        } else {
+            self.stale_replay |= load.is_some();
+        }
+    }
+
     /// What keeps its messages from going: the network before the stream.
     pub fn trouble(&self) -> Option<(Kind, String)> {
         self.messages.trouble.as_ref().or(self.stream.trouble.as_ref()).cloned()
