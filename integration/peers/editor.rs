@@ -33,6 +33,8 @@ pub struct End {
     pub status: ExitStatus,
     /// The time from the end of its input to the end of the process.
     pub after: Duration,
+    /// What it told on standard error.
+    pub log: String,
 }
 
 impl Editor {
@@ -169,7 +171,9 @@ impl Editor {
             }
         }
         let status = self.program.wait().expect("the program can be waited for");
-        End { status, after: start.elapsed() }
+        let after = start.elapsed();
+        let log = self.log.take().and_then(|log| log.join().ok()).unwrap_or_default();
+        End { status, after, log }
     }
 
     /// Kills the program while its input is open; when it returns, the program is gone.

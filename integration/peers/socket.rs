@@ -342,8 +342,10 @@ fn w3_a_flood_of_pings_holds_nothing_up() {
         for _ in 0..1_000 {
             socket.get_mut().write_all(&b"\x89\x03you".repeat(100)).unwrap();
         }
+        socket.send(Message::Ping("the last".into())).unwrap();
         tell(&mut socket, &update("after all of them"));
-        assert!(matches!(socket.read().unwrap(), Message::Pong(_)));
+        // It stands for all before it.
+        while socket.read().unwrap() != Message::Pong("the last".into()) {}
         let result = json!({"stopReason": "end_turn"});
         tell(&mut socket, &json!({"jsonrpc": "2.0", "id": prompt["id"], "result": result}));
         heard(&mut socket);
@@ -358,19 +360,71 @@ fn w3_a_flood_of_pings_holds_nothing_up() {
 
 #[test]
 fn w1_a_server_that_says_anything_but_the_answer_to_initialize_is_given_up() {
+    // Too many, or too long together.
+    for text in ["much".to_owned(), "x".repeat(100_000)] {
+        let server = Scripted::by(move |listener| {
+            loop {
+                let mut socket = accepted(listener, |_| {});
+                heard(&mut socket);
+                // As long as it is listened to.
+                while socket.send(Message::text(update(&text).to_string())).is_ok() {}
+            }
+        });
+        let flags = ["--connect-timeout", "2s", "--max-message-bytes", "1MiB"];
+        let mut editor = Editor::connect(&server.url, &flags);
+        let initialize = json!({"protocolVersion": 1, "clientCapabilities": {}});
+        let id = editor.request("initialize", &initialize);
+        let (_, answer) = editor.until_answer(id);
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("no answer to initialize"), "{message}");
+    }
+}
+
+#[test]
+fn w1_a_close_is_answered_before_there_is_a_connection_too() {
     let server = Scripted::by(|listener| {
-        loop {
-            let mut socket = accepted(listener, |_| {});
-            heard(&mut socket);
-            // As long as it is listened to.
-            while socket.send(Message::text(update("much").to_string())).is_ok() {}
-        }
+        let mut socket = accepted(listener, |_| {});
+        heard(&mut socket);
+        socket.close(Some(CloseFrame { code: CloseCode::Again, reason: "".into() })).unwrap();
+        assert!(matches!(socket.read().unwrap(), Message::Close(_)));
+        let mut socket = initialized(listener);
+        heard(&mut socket);
     });
-    let mut editor = Editor::connect(&server.url, &["--connect-timeout", "2s"]);
-    let id = editor.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
-    let (_, answer) = editor.until_answer(id);
-    let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains("no answer to initialize"), "{message}");
+    let mut editor = Editor::connect(&server.url, &[]);
+    initialize(&mut editor);
+    editor.request("session/new", &json!({"cwd": "/", "mcpServers": []}));
+    server.holds();
+}
+
+#[test]
+fn l8_a_redirect_to_the_same_host_may_name_the_scheme_of_a_socket() {
+    let server = Scripted::by(|listener| {
+        let place = format!("ws://{}/moved", listener.local_addr().unwrap());
+        let moved = "307 Temporary Redirect\r\nContent-Length: 0\r\nConnection: close";
+        refuse(listener, &format!("{moved}\r\nLocation: {place}\r\n\r\n"));
+        let mut socket = accepted(listener, |request| assert_eq!(request.uri().path(), "/moved"));
+        heard(&mut socket);
+    });
+    let mut editor = Editor::connect(&server.url, &[]);
+    editor.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
+    server.holds();
+}
+
+/// The server closes at the moment at which the editor goes: that close is an end of ours too.
+#[test]
+fn s7_a_socket_that_the_server_closes_meanwhile_holds_the_end_up_no_longer() {
+    for _ in 0..10 {
+        let server = Scripted::by(|listener| {
+            let mut socket = with_session(listener);
+            heard(&mut socket);
+            close(&mut socket, 1001);
+        });
+        let (mut editor, session) = begun(&server.url, &[]);
+        editor.notify("_bye", &json!({"sessionId": session}));
+        let end = editor.close();
+        assert!(end.status.success() && !end.log.contains("in time"), "{}", end.log);
+        server.holds();
+    }
 }
 
 #[test]
@@ -389,7 +443,11 @@ fn w3_a_close_that_refuses_the_credential_stops_the_retries_after_one_more() {
     let status = editor.request("_acp-tether/status", &json!({}));
     let (_, answer) = editor.until_answer(status);
     let link = &answer["result"]["link"];
-    assert!(link["error"].as_str().unwrap().contains("4401 (because)"), "{link}");
+    assert!(link["error"].as_str().unwrap().contains("4401"), "{link}");
+    // The server's own words may hold secrets (X1): they are for the editor alone.
+    assert!(!link.to_string().contains("cause"), "{link}");
+    let log = editor.close().log;
+    assert!(log.contains("4401") && !log.contains("cause"), "{log}");
 }
 
 /// The server closes when it has seen the length, long before all is written.
@@ -445,6 +503,31 @@ fn w1_an_upgrade_that_does_not_know_our_key_is_none() {
              Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
         refuse(listener, wrong);
     });
+    assert_is_no_socket(server);
+}
+
+#[test]
+fn w1_an_upgrade_to_anything_but_what_we_asked_for_is_none() {
+    for (name, value) in [
+        ("upgrade", "h2c"),
+        ("connection", "close"),
+        ("sec-websocket-extensions", "permessage-deflate"),
+        ("sec-websocket-protocol", "acp"),
+    ] {
+        let server = Scripted::by(move |listener| {
+            let (stream, _) = listener.accept().unwrap();
+            #[expect(clippy::result_large_err, reason = "the library's own type")]
+            let wrong = |_: &Request, mut response: Response| {
+                response.headers_mut().insert(name, HeaderValue::from_static(value));
+                Ok(response)
+            };
+            drop(tungstenite::accept_hdr(stream, wrong));
+        });
+        assert_is_no_socket(server);
+    }
+}
+
+fn assert_is_no_socket(server: Scripted) {
     let mut editor = Editor::connect(&server.url, &["--connect-timeout", "100ms"]);
     let id = editor.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
     let (_, answer) = editor.until_answer(id);

@@ -5,6 +5,7 @@ use jsonrpsee_types::ErrorObject;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::socket::Close;
 use super::{Response, SessionId, limits, message};
 
 /// The line is no JSON (S2).
@@ -87,6 +88,18 @@ impl Failure {
     pub fn refused(kind: Kind, message: impl Into<String>, response: &Response) -> Self {
         let body = (!response.body.is_empty()).then(|| as_json(response)).flatten();
         Self { status: Some(response.status), body, ..Self::new(kind, Delivery::Refused, message) }
+    }
+
+    /// What a closed socket means, with the remote's own words (W3).
+    pub fn closed(
+        kind: Kind,
+        delivery: Delivery,
+        message: impl Into<String>,
+        close: &Close,
+    ) -> Self {
+        let words = (!close.reason.is_empty()).then_some(&close.reason);
+        let body = words.and_then(|words| to_raw_value(words).ok());
+        Self { body, ..Self::new(kind, delivery, message) }
     }
 
     /// The error answer to the request with this id (raw JSON), as a line.

@@ -47,6 +47,8 @@ pub const QUESTION_KEPT: Millis = Millis(2_000);
 pub const RESTORE_TIMEOUT: Millis = Millis(60_000);
 /// How often a restore is tried again whose fate is unknown.
 pub const BROKEN_RESTORES: u32 = 5;
+/// How long a restore may be what ends the connection: it is known by then (V2).
+pub const SUSPECT: Millis = Millis(5_000);
 /// Events in which a repeat is looked for (R5).
 pub const SEEN_EVENTS: usize = 1_024;
 /// Silence is not death before this, whatever the heartbeats (L11).

@@ -116,16 +116,19 @@ impl Core {
                 return self.post_initialize(step);
             }
             Outcome::Closed(close) if close.refuses() => {
-                let failure = Failure::new(Kind::Auth, Delivery::Refused, close.to_string());
+                let (kind, delivery) = (Kind::Auth, Delivery::Refused);
+                let failure = Failure::closed(kind, delivery, close.to_string(), &close);
                 return self.not_connected(&failure, step);
             }
             Outcome::Closed(close) if close.is_too_large() => {
                 let reason = format!("initialize is too large for the remote agent: {close}");
-                let failure = Failure::new(Kind::TooLarge, Delivery::Refused, reason);
+                let (kind, delivery) = (Kind::TooLarge, Delivery::Refused);
+                let failure = Failure::closed(kind, delivery, reason, &close);
                 return self.not_connected(&failure, step);
             }
             Outcome::Closed(close) => {
-                Failure::new(Kind::Connect, Delivery::Unknown, close.to_string())
+                let (kind, delivery) = (Kind::Connect, Delivery::Unknown);
+                Failure::closed(kind, delivery, close.to_string(), &close)
             }
             Outcome::Redirected { status, reason } => {
                 let failure = Failure::new(Kind::Http, Delivery::Refused, reason);

@@ -48,9 +48,9 @@ use recovery::Opening;
 use requests::Ledger;
 use restore::Own;
 use roster::{Inquiry, Reply, Roster, Ticket};
-use session::{Backoff, Chance, Renewal, Scope, Session};
+use session::{Backoff, Chance, Scope, Session};
 use shutdown::Leaving;
-use socket::{Close, Transport};
+use socket::{Close, Socket, Transport};
 use timers::{Timer, Timers};
 
 mod calls;
@@ -92,8 +92,8 @@ pub struct Core {
     opening: Opening,
     /// The delays before a lost connection is replaced, until a stream shows that one serves (L12).
     losses: Backoff,
-    /// Sockets that were closed because the credential is refused (W3).
-    refusals: Renewal,
+    /// What is kept of the socket, and of those before it (W).
+    socket: Socket,
     /// The server numbers answers too, so that a numbered stream can lose nothing (R9).
     numbers_answers: bool,
     /// The editor's last successful sign-in (V4).
@@ -101,6 +101,8 @@ pub struct Core {
     /// Our own requests that have no answer yet.
     own: BTreeMap<RequestId, Own>,
     own_ids: u64,
+    /// A session waits with its restore until no other is under way.
+    suspects_wait: bool,
     /// What is told of the sessions and the link (T).
     roster: Roster,
     /// The methods of our own that the editor called and that have no answer yet (E1).
@@ -141,7 +143,8 @@ impl Core {
             sessions: BTreeMap::new(),
             opening: Opening::default(),
             losses: Backoff::default(),
-            refusals: Renewal::default(),
+            socket: Socket::default(),
+            suspects_wait: false,
             numbers_answers: false,
             signed_in: None,
             own: BTreeMap::new(),
@@ -174,6 +177,7 @@ impl Core {
             Event::LineTooLong => self.line_too_long(step),
             Event::EditorGone => self.editor_gone(step),
             Event::Posted(post, outcome) => self.posted(post, outcome, step),
+            Event::Writing(post) => self.writing(post, step),
             Event::Stream(stream, event) if self.is_current(&stream) => {
                 self.stream_event(&stream, event, step);
             }
@@ -199,6 +203,7 @@ impl Core {
         while let Some(timer) = self.timers.take_due(now) {
             self.due(timer, step);
         }
+        self.restore_suspect(step);
         self.go_on_leaving(step);
         self.tell_news(step);
     }
@@ -320,6 +325,8 @@ pub enum Event {
     EditorGone,
     /// A POST has ended.
     Posted(PostId, Outcome),
+    /// A part of a message was written to the socket; the rest follows (W3).
+    Writing(PostId),
     /// Something happened on a stream.
     Stream(StreamId, StreamEvent),
     /// Whether what streams deliver is taken. While the editor does not keep up it is not (P6), and
@@ -409,7 +416,7 @@ pub enum StreamEvent {
 }
 
 /// How the body of a stream, or a socket, ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The server ended the body as HTTP has it: nothing is lost.
     Clean,

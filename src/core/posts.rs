@@ -10,8 +10,11 @@ use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::session::{LaneName, Queued, Renewal, Scope, Standing, StreamState, Waiter};
+use super::socket::Transport;
 use super::timers::Timer;
-use super::{Core, Effect, Level, Millis, Outcome, Post, PostId, Response, Step, limits, name};
+use super::{
+    Core, Effect, End, Level, Millis, Outcome, Post, PostId, Response, Step, limits, name,
+};
 
 /// What a POST under way carries.
 #[derive(Debug)]
@@ -59,7 +62,12 @@ impl Core {
             Link::Idle | Link::Connecting(_) => return,
         }
         self.forget_pointless(scope, step);
-        self.post_next(scope, LaneName::Answers, step);
+        if !self.is_full(LaneName::Answers) {
+            self.post_next(scope, LaneName::Answers, step);
+        } else if !self.sessions.get(scope).is_none_or(|session| session.answers.queue.is_empty()) {
+            self.crowd(scope);
+        }
+        let is_full = self.is_full(LaneName::Messages);
         let Some(session) = self.sessions.get_mut(scope) else { return };
         if session.messages.posting.is_some() || session.messages.queue.is_empty() {
             return;
@@ -71,13 +79,11 @@ impl Core {
                 self.open_stream(scope, step);
             }
             StreamState::Opening(_) | StreamState::Waiting => self.hold(scope, step),
-            _ if self.posts.len() >= limits::POSTS_AT_ONCE => {
+            _ if is_full => {
                 // It waits for its turn, and for nothing that may fail it.
                 session.messages.held_since = None;
                 self.timers.disarm(&Timer::Hold(scope.clone()));
-                if !self.crowded.contains(scope) {
-                    self.crowded.push_back(scope.clone());
-                }
+                self.crowd(scope);
             }
             StreamState::Open { .. } | StreamState::Absent | StreamState::Unknown => {
                 if session.messages.trouble.is_none() {
@@ -86,6 +92,22 @@ impl Core {
                 self.timers.disarm(&Timer::Hold(scope.clone()));
                 self.post_next(scope, LaneName::Messages, step);
             }
+        }
+    }
+
+    /// Whether what is next in such a lane has to wait for another POST to end. On a socket one message
+    /// is written at a time, so that whatever waits was certainly not sent (L5).
+    fn is_full(&self, lane: LaneName) -> bool {
+        match (self.settings.transport, lane) {
+            (Transport::WebSocket, _) => !self.posts.is_empty(),
+            (Transport::Http, LaneName::Messages) => self.posts.len() >= limits::POSTS_AT_ONCE,
+            (Transport::Http, LaneName::Answers) => false,
+        }
+    }
+
+    fn crowd(&mut self, scope: &Scope) {
+        if !self.crowded.contains(scope) {
+            self.crowded.push_back(scope.clone());
         }
     }
 
@@ -314,7 +336,7 @@ impl Core {
     }
 
     fn pump_crowded(&mut self, step: &mut Step<'_>) {
-        while self.posts.len() < limits::POSTS_AT_ONCE
+        while !self.is_full(LaneName::Messages)
             && let Some(scope) = self.crowded.pop_front()
         {
             self.pump(&scope, step);
@@ -323,9 +345,13 @@ impl Core {
 
     /// A POST was not answered in time: it counts as sent and broken (L5).
     pub(super) fn unanswered(&mut self, post: PostId, step: &mut Step<'_>) {
-        step.out.push(Effect::Abandon(post));
         let timeout = self.settings.post_timeout.0;
         let reason = format!("no answer within {timeout} ms (--post-timeout)");
+        if self.is_socket() && matches!(self.link, Link::Up(_)) {
+            // Half a message may have been written, after which no other can be.
+            return self.socket_ended(&End::Broken(reason), step);
+        }
+        step.out.push(Effect::Abandon(post));
         self.posted(post, Outcome::Broken(reason), step);
     }
 
@@ -448,6 +474,9 @@ impl Core {
         response: &Response,
         step: &mut Step<'_>,
     ) {
+        if !matches!(message.waiter, Waiter::Editor(_)) {
+            self.note_other(message.body.len());
+        }
         let is_settled = match &message.waiter {
             Waiter::Editor(id) => !self.ledger.is_open(id),
             Waiter::Own(id) => !self.own.contains_key(id),
@@ -529,8 +558,8 @@ fn verdict(message: &mut Queued, outcome: Outcome) -> Verdict {
             return Verdict::Failed(Failure::new(Kind::Connect, Delivery::Unknown, reason));
         }
         Outcome::Closed(close) => {
-            let failure = Failure::new(Kind::Connect, Delivery::Unknown, close.to_string());
-            return Verdict::Failed(failure);
+            let (kind, delivery) = (Kind::Connect, Delivery::Unknown);
+            return Verdict::Failed(Failure::closed(kind, delivery, close.to_string(), &close));
         }
         Outcome::Redirected { status, reason } => {
             let failure = Failure::new(Kind::Http, Delivery::Refused, reason);

@@ -10,7 +10,6 @@ use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
 use super::posts::Posting;
 use super::requests::OWN_REQUEST;
-use super::restore::Restore;
 use super::session::{Backoff, LaneName, Queued, Renewal, Scope, Session, Standing, Waiter};
 use super::timers::Timer;
 use super::{
@@ -68,7 +67,7 @@ impl Core {
         self.drop_probe(step);
         self.drop_replaced(step);
         // From here on nothing is posted: a held answer that goes on may free its lane.
-        let renewal = if self.refusals.take() { Renewal::Due } else { Renewal::None };
+        let renewal = if self.socket.refusals.take() { Renewal::Due } else { Renewal::None };
         let (backoff, told) = (Backoff::default(), why.clone());
         self.link = Link::Down(Down { why: told, request: None, backoff, renewal, stopped: None });
         self.own.clear();
@@ -78,12 +77,14 @@ impl Core {
         self.timers.clear();
         self.crowded.clear();
         for (scope, session) in &mut self.sessions {
-            let is_restoring = matches!(session.standing, Standing::Restoring(_));
-            if scope.is_some() && (session.attached || is_restoring) {
-                session.standing = Standing::Restoring(Restore::new(lost(scope)));
+            if scope.is_some()
+                && let Some(restore) = session.restore_anew(lost(scope))
+            {
+                session.standing = Standing::Restoring(restore);
             }
             self.queued_bytes -= session.forget_connection();
         }
+        self.drop_suspects(step);
         if let Some(failure) = refused {
             return self.stop_reconnecting(failure, step);
         }
@@ -220,7 +221,8 @@ impl Core {
                 return self.reconnect(step);
             }
             Outcome::Closed(close) if close.refuses() => {
-                let failure = Failure::new(Kind::Auth, Delivery::Unsent, close.to_string());
+                let (kind, delivery) = (Kind::Auth, Delivery::Unsent);
+                let failure = Failure::closed(kind, delivery, close.to_string(), &close);
                 return self.stop_reconnecting(failure, step);
             }
             Outcome::Closed(close) => close.to_string(),

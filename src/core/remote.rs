@@ -206,6 +206,10 @@ impl Core {
     /// mind for it is not sent (V8), and what the agent has not answered it will not answer any more
     /// (I19).
     fn end_session(&mut self, scope: &Scope, why: &str, step: &mut Step<'_>) {
+        if scope.is_none() {
+            // No session was named: what the connection has of its own stays.
+            return;
+        }
         self.drop_restore(scope);
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.detach();

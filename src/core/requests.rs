@@ -179,10 +179,11 @@ impl Ledger {
         self.in_order(|request| request.sent)
     }
 
-    /// The longest of the open requests that were sent.
-    pub fn longest_sent(&self) -> Option<RequestId> {
+    /// The longest of the open requests that were sent, after how many bytes that were.
+    pub fn longest_sent(&self) -> Option<(usize, RequestId)> {
         let sent = self.requests.iter().filter(|(_, request)| request.sent);
-        sent.max_by_key(|(_, request)| request.length).map(|(id, _)| id.clone())
+        let longest = sent.max_by_key(|(_, request)| request.length);
+        longest.map(|(id, request)| (request.length, id.clone()))
     }
 
     /// The open requests of a scope that were sent, in the order in which they came.

@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::error::{Delivery, Failure};
+use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::methods;
-use super::session::{Queued, Scope, Standing, StreamState, Waiter};
+use super::session::{Queued, Scope, Session, Standing, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, Level, Millis, Step, limits, name};
 
@@ -25,6 +25,10 @@ pub struct Restore {
     broken: u32,
     /// When this way was first tried since its last attempt broke: its time runs from there.
     since: Option<Millis>,
+    /// Connections that were lost while it was under way: it may be what ended them.
+    suspected: u32,
+    /// It waits for another to end.
+    waits: bool,
     /// Another loss came meanwhile: once this restore is done, one more follows (V7).
     pub again: bool,
     /// What the session's messages are answered with if it cannot be restored.
@@ -44,7 +48,17 @@ impl Restore {
     /// One that has not begun.
     pub fn new(otherwise: Failure) -> Self {
         let (request, way) = (None, Way::Resume);
-        Self { request, way, signed_in: false, broken: 0, since: None, again: false, otherwise }
+        Self {
+            request,
+            way,
+            signed_in: false,
+            broken: 0,
+            since: None,
+            suspected: 0,
+            waits: false,
+            again: false,
+            otherwise,
+        }
     }
 
     /// Whether an attempt of unknown fate may be what the agent answers.
@@ -87,6 +101,58 @@ impl Core {
         }
     }
 
+    /// A session whose restore may be what ended a connection waits while another's is young, so that
+    /// the others come back, and it alone is suspected the next time (C1).
+    fn must_wait_for_others(&mut self, scope: &Scope, step: &Step<'_>) -> bool {
+        let is_young = |restore: &Restore| {
+            let since = restore.since.filter(|_| restore.request.is_some());
+            since.is_some_and(|since| step.now < since.plus(limits::SUSPECT))
+        };
+        let others = self.sessions.iter().filter(|(other, _)| *other != scope);
+        let is_crowded = others.filter_map(|(_, other)| other.restore()).any(is_young);
+        let Some(session) = self.sessions.get_mut(scope) else { return false };
+        let Standing::Restoring(restore) = &mut session.standing else { return false };
+        restore.waits = restore.suspected > 0 && is_crowded;
+        if restore.waits {
+            self.suspects_wait = true;
+            self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(limits::SUSPECT));
+        }
+        restore.waits
+    }
+
+    /// The next of the sessions that wait with their restore, the least suspected first.
+    pub(super) fn restore_suspect(&mut self, step: &mut Step<'_>) {
+        if !self.suspects_wait || !matches!(self.link, Link::Up(_)) {
+            return;
+        }
+        let waiting = self.sessions.iter().filter_map(|(scope, session)| {
+            let restore = session.restore().filter(|restore| restore.waits)?;
+            Some((restore.suspected, scope.clone()))
+        });
+        match waiting.min() {
+            Some((_, scope)) => self.try_restore(&scope, step),
+            None => self.suspects_wait = false,
+        }
+    }
+
+    /// The restore that ends one connection after another is tried no longer (V9): the other sessions
+    /// would not live.
+    pub(super) fn drop_suspects(&mut self, step: &mut Step<'_>) {
+        let is_too_much = |session: &Session| {
+            session.restore().is_some_and(|it| it.suspected > limits::BROKEN_RESTORES)
+        };
+        let suspects = self.sessions.iter().filter(|(_, session)| is_too_much(session));
+        let scopes: Vec<Scope> = suspects.map(|(scope, _)| scope.clone()).collect();
+        for scope in scopes {
+            let reason = format!(
+                "the connection is lost each time that {} is restored; load it again",
+                name(&scope)
+            );
+            let failure = Failure::new(Kind::SessionLost, Delivery::Unsent, reason);
+            self.stand_failed(&scope, failure, step);
+        }
+    }
+
     /// A session needs to be restored on this connection.
     pub(super) fn begin_restore(&mut self, scope: &Scope, otherwise: Failure, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
@@ -102,6 +168,9 @@ impl Core {
     /// Asks the agent for the session, in the best way that is left.
     pub(super) fn try_restore(&mut self, scope: &Scope, step: &mut Step<'_>) {
         if !matches!(self.link, Link::Up(_)) {
+            return;
+        }
+        if self.must_wait_for_others(scope, step) {
             return;
         }
         let id = self.own_id();
@@ -186,6 +255,16 @@ impl Core {
             self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(delay));
         } else {
             self.try_next_way(scope, step);
+        }
+    }
+
+    /// A request of ours can never be delivered: its session is not restored.
+    pub(super) fn own_refused(&mut self, id: &RequestId, failure: Failure, step: &mut Step<'_>) {
+        let Some(Own::Restore(scope) | Own::SignIn(scope)) = self.own.get(id).cloned() else {
+            return;
+        };
+        if self.drop_restore(&scope).is_some() {
+            self.stand_failed(&scope, failure, step);
         }
     }
 
@@ -330,6 +409,29 @@ impl Core {
             self.queued_bytes -= message.body.len();
         }
         Some(own)
+    }
+}
+
+impl Session {
+    /// Our own attempt to restore it, if it is under way or to come.
+    fn restore(&self) -> Option<&Restore> {
+        match &self.standing {
+            Standing::Restoring(restore) => Some(restore),
+            _ => None,
+        }
+    }
+
+    /// The connection is lost: the restore that is needed on the next, if one is.
+    pub(super) fn restore_anew(&self, otherwise: Failure) -> Option<Restore> {
+        let suspected = match self.restore() {
+            Some(restore) => {
+                let is_sent = restore.request.as_ref().is_some_and(|id| !self.is_waiting(id));
+                restore.suspected + u32::from(is_sent)
+            }
+            None if self.attached => 0,
+            None => return None,
+        };
+        Some(Restore { suspected, ..Restore::new(otherwise) })
     }
 }
 

@@ -15,8 +15,8 @@ use super::posts::Posting;
 use super::session::{Renewal, Scope, StreamState, Waiter};
 use super::timers::Timer;
 use super::{
-    Connection, Core, Effect, End, Generation, Level, Open, Response, SessionId, Step, StreamId,
-    limits,
+    Connection, Core, Effect, End, Generation, Level, Millis, Open, PostId, Response, SessionId,
+    Step, StreamId, limits,
 };
 
 /// How messages get to the remote and back.
@@ -34,8 +34,19 @@ pub enum Transport {
 pub struct Close {
     /// The code, as RFC 6455 has it.
     pub code: u16,
-    /// The remote's own words, if it has any.
+    /// The remote's own words, if it has any. They may hold secrets: they are for the editor alone (X1).
     pub reason: String,
+}
+
+/// What is kept of a socket, and of those before it.
+#[derive(Debug, Default)]
+pub(super) struct Socket {
+    /// Sockets that were closed because the credential is refused (W3).
+    pub refusals: Renewal,
+    /// When it was last asked whether it lives.
+    asked: Millis,
+    /// The length of the longest message on it that no request of the editor is.
+    longest_other: usize,
 }
 
 impl Close {
@@ -52,8 +63,7 @@ impl Close {
 
 impl fmt::Display for Close {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the remote agent closed the socket with code {}", self.code)?;
-        if self.reason.is_empty() { Ok(()) } else { write!(f, " ({})", self.reason) }
+        write!(f, "the remote agent closed the socket with code {}", self.code)
     }
 }
 
@@ -87,6 +97,7 @@ impl Core {
             Transport::Http => "is the URL that of an ACP endpoint?",
             Transport::WebSocket => {
                 "is the URL that of an ACP endpoint, and does it speak WebSocket? \
+                 does all that is on the way, a proxy too, let an upgrade pass? \
                  if not, write http: or https: and leave --transport out"
             }
         }
@@ -113,6 +124,7 @@ impl Core {
             renew_credential: false,
         }));
         self.timers.arm(Timer::Ping, step.now.plus(limits::PING));
+        self.socket.longest_other = 0;
         self.stream_opened(&stream, None, step);
     }
 
@@ -122,17 +134,52 @@ impl Core {
         if let Some(generation) = own.and_then(|own| own.stream.generation()) {
             let stream = StreamId { session: None, epoch: self.epoch, generation };
             step.out.push(Effect::Ping(stream));
+            self.socket.asked = step.now;
             self.timers.arm(Timer::Ping, step.now.plus(limits::PING));
         }
     }
 
-    /// The socket may be dead: it is asked, and has little time. A live one is kept, because the
-    /// remote ends its sessions with it (W2).
+    /// The socket may be dead: it is asked, and has little time, save where a long message goes before
+    /// the question. A live one is kept, because the remote ends its sessions with it (W2).
     pub(super) fn test_socket(&mut self, step: &mut Step<'_>) {
         self.ping(step);
+        let patience = match self.posts.is_empty() {
+            true => limits::PONG,
+            false => limits::SOCKET_SILENCE,
+        };
         if self.deaf_since.is_none() && matches!(self.link, Link::Up(_)) {
-            self.timers.arm(Timer::Silent(None), step.now.plus(limits::PONG));
+            self.timers.arm(Timer::Silent(None), step.now.plus(patience));
         }
+    }
+
+    /// Nothing came for so long that the socket is dead, unless it had no time to answer: this process
+    /// may have stood still.
+    pub(super) fn socket_silent(&mut self, step: &mut Step<'_>) {
+        let heard =
+            self.sessions.get(&None).map(|own| own.stream.pulse.heard()).unwrap_or_default();
+        let due = heard.plus(limits::SOCKET_SILENCE).max(self.socket.asked.plus(limits::PONG));
+        if due.plus(limits::PONG) < step.now {
+            self.ping(step);
+        }
+        let until = self.socket.asked.plus(limits::PONG);
+        if step.now < until {
+            return self.timers.arm(Timer::Silent(None), until);
+        }
+        self.socket_ended(&End::Broken("it fell silent".to_owned()), step);
+    }
+
+    /// A part of a message was written: the remote takes it, and lives.
+    pub(super) fn writing(&mut self, post: PostId, step: &mut Step<'_>) {
+        if self.posts.contains_key(&post) {
+            let until = step.now.plus(self.settings.post_timeout);
+            self.timers.arm(Timer::Unanswered(post), until);
+            self.beat(&None, step);
+        }
+    }
+
+    /// A message was written that no request of the editor is.
+    pub(super) fn note_other(&mut self, length: usize) {
+        self.socket.longest_other = self.socket.longest_other.max(length);
     }
 
     /// The socket is closed, and its connection with it (W2).
@@ -142,7 +189,7 @@ impl Core {
             && since.plus(limits::HEALTHY_AFTER) <= step.now
         {
             self.losses.reset();
-            self.refusals = Renewal::None;
+            self.socket.refusals = Renewal::None;
         }
         let why = match end {
             End::Clean => "the remote agent closed the socket".to_owned(),
@@ -151,8 +198,8 @@ impl Core {
         };
         let why = format!("the connection is lost: {why}");
         match end {
-            End::Closed(close) if close.refuses() && !self.refusals.is_worth_a_try() => {
-                let failure = Failure::new(Kind::Auth, Delivery::Unsent, why.as_str());
+            End::Closed(close) if close.refuses() && !self.socket.refusals.is_worth_a_try() => {
+                let failure = Failure::closed(Kind::Auth, Delivery::Unsent, why.as_str(), close);
                 return self.lose_for(why, Some(failure), step);
             }
             End::Closed(close) if close.is_too_large() => self.fail_too_large(close, step),
@@ -161,24 +208,23 @@ impl Core {
         self.lose(why, step);
     }
 
-    /// A message was too large for the remote: the one that is being written, else the longest of
-    /// those that have no answer (W3). It is not sent again.
+    /// A message was too large for the remote: the longest of those that are being written or have no
+    /// answer (W3). It is not sent again. Which one it was is not told, so where a longer one passed
+    /// that awaits no answer, nothing is blamed.
     fn fail_too_large(&mut self, close: &Close, step: &mut Step<'_>) {
         let being_written = self.posts.values().filter_map(|posting| match posting {
             Posting::Message(_, _, message) => Some((message.body.len(), message.waiter.clone())),
             Posting::Initialize => None,
         });
-        let longest = being_written.max_by_key(|(length, _)| *length).map(|(_, waiter)| waiter);
-        let unanswered = || self.ledger.longest_sent().map(Waiter::Editor);
-        let Some(waiter) = longest.or_else(unanswered) else { return };
+        let unanswered = self.ledger.longest_sent();
+        let unanswered = unanswered.map(|(length, id)| (length, Waiter::Editor(id)));
+        let longest = being_written.chain(unanswered).max_by_key(|(length, _)| *length);
         let reason = format!("this message is too large for the remote agent: {close}");
-        match waiter {
-            Waiter::Editor(id) => {
-                // Which one it was is not told.
-                let failure = Failure::new(Kind::TooLarge, Delivery::Unknown, reason);
-                self.fail(&id, &failure, step);
-            }
-            _ => step.log(Level::Warn, reason),
+        let failure = Failure::closed(Kind::TooLarge, Delivery::Unknown, reason, close);
+        match longest.filter(|(length, _)| *length >= self.socket.longest_other) {
+            Some((_, Waiter::Editor(id))) => self.fail(&id, &failure, step),
+            Some((_, Waiter::Own(id))) => self.own_refused(&id, failure, step),
+            _ => step.log(Level::Warn, "a message was too large for the remote agent"),
         }
     }
 

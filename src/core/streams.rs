@@ -78,12 +78,7 @@ impl Core {
                     format!("dropped a message longer than {limit} bytes (--max-message-bytes)"),
                 );
             }
-            StreamEvent::Comment => {
-                if let Some(session) = self.sessions.get_mut(scope) {
-                    session.stream.pulse.beat(step.now);
-                }
-                self.watch(scope);
-            }
+            StreamEvent::Comment => self.beat(scope, step),
             StreamEvent::Retry(floor) => {
                 if let Some(session) = self.sessions.get_mut(scope) {
                     session.stream.floor = floor.min(limits::BACKOFF_CAP);
@@ -193,6 +188,14 @@ impl Core {
         self.watch(scope);
     }
 
+    /// A sign of life came that says nothing else.
+    pub(super) fn beat(&mut self, scope: &Scope, step: &Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.pulse.beat(step.now);
+        }
+        self.watch(scope);
+    }
+
     /// Watches a stream that shows heartbeats (L11), or a socket (W3).
     fn watch(&mut self, scope: &Scope) {
         let Some(session) = self.sessions.get(scope) else { return };
@@ -233,7 +236,7 @@ impl Core {
     /// No heartbeat came for so long that the stream is dead.
     pub(super) fn silent(&mut self, scope: &Scope, step: &mut Step<'_>) {
         if self.is_socket() {
-            return self.socket_ended(&End::Broken("it fell silent".to_owned()), step);
+            return self.socket_silent(step);
         }
         self.cut(scope, "it fell silent", step);
     }

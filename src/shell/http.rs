@@ -13,7 +13,7 @@ mod tls;
 
 use self::clients::{Clients, Place};
 pub(crate) use self::request::Failure;
-use self::request::{Key, Outgoing};
+use self::request::{Key, Outgoing, Sent, over_http};
 use self::stream::Told;
 use super::credentials::Credentials;
 use crate::config::Remote;
@@ -23,7 +23,7 @@ use crate::core::{
 };
 use bytes::Bytes;
 use reqwest::header::{COOKIE, HeaderMap};
-use reqwest::{StatusCode, Upgraded, Url};
+use reqwest::{StatusCode, Upgraded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -123,18 +123,6 @@ fn is_last(event: &StreamEvent) -> bool {
     matches!(event, StreamEvent::Refused(_) | StreamEvent::Failed(_) | StreamEvent::Ended(_))
 }
 
-/// A socket begins as a request of HTTP.
-fn over_http(mut url: Url) -> Url {
-    let scheme = match url.scheme() {
-        "wss" => "https",
-        "ws" => "http",
-        _ => return url,
-    };
-    // The default ports are the same.
-    let _ = url.set_scheme(scheme);
-    url
-}
-
 /// The remote, and the connections to it.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -190,10 +178,15 @@ impl Link {
         &self,
         renew: bool,
     ) -> Result<Result<(Upgraded, Option<Bytes>), Response>, Failure> {
+        let (sent, key) = self.ask_for_socket(renew).await?;
+        upgraded(sent.answer()?, &key).await
+    }
+
+    async fn ask_for_socket(&self, renew: bool) -> Result<(Sent, Key), Failure> {
         let headers = self.headers(renew).await?;
         let (request, key) = Outgoing::socket(&self.remote.url, headers)?;
-        let response = request.send(&self.clients.for_sockets()?, &self.clients).await?;
-        upgraded(response, &key).await
+        let sent = request.followed(&self.clients.for_sockets()?, &self.clients).await?;
+        Ok((sent, key))
     }
 
     /// The size limit of one message.

@@ -235,6 +235,10 @@ impl Shell {
     }
 
     fn take(&mut self, batch: Batch) {
+        // What ended before it came is told before it.
+        while let Ok(event) = self.ends.try_recv() {
+            self.ended(event);
+        }
         for event in batch.events {
             self.step(Event::Stream(batch.stream.clone(), event));
         }

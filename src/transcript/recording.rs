@@ -236,6 +236,8 @@ impl Recording {
                 self.input(Channel::Editor, r#"{"editor_end":true}"#);
             }
             Event::Posted(post, outcome) => self.posted(*post, outcome),
+            // Of a socket, which is not recorded.
+            Event::Writing(_) => {}
             Event::Deleted(outcome) => {
                 let name = format!("d{}", self.deletes);
                 if self.reaches(&name, outcome) {

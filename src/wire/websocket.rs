@@ -14,7 +14,7 @@ const CONTROL: u64 = 125;
 const HEADER: usize = 10;
 /// A longer message goes out in parts: some servers take no longer frame, and a ping must not wait
 /// behind all of it.
-pub const PART: usize = 1024 * 1024;
+pub const PART: usize = 64 * 1024;
 
 /// What a server sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

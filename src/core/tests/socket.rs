@@ -163,6 +163,80 @@ fn w3_a_socket_is_asked_every_20_s_and_is_dead_after_30_s_of_silence() {
     assert!(told.contains("close 0") && told.contains("initialize"), "{told}");
 }
 
+/// What came meanwhile was not read yet.
+#[test]
+fn w3_a_process_that_stood_still_asks_before_it_calls_a_socket_dead() {
+    let mut world = up();
+    world.now = 100_000;
+    assert_eq!(world.step(Event::Timer), "ping\n");
+    world.now = 104_000;
+    world.on(0, StreamEvent::Comment);
+    world.now = 120_000;
+    assert_eq!(world.step(Event::Timer), "ping\n");
+    world.now = 200_000;
+    assert_eq!(world.step(Event::Timer), "ping\n");
+    world.now = 205_000;
+    assert!(world.step(Event::Timer).contains("close 0"));
+}
+
+#[test]
+fn w3_a_message_that_goes_on_keeps_its_socket_and_one_that_is_stuck_ends_it() {
+    let mut world = up();
+    world.line(&prompt(2));
+    for second in 1..90 {
+        world.now = second * 1_000;
+        let told = world.step(Event::Writing(world.posts[2].id));
+        assert!(!told.contains("close") && !told.contains("line"), "{second}: {told}");
+        world.step(Event::Timer);
+        world.step(Event::Woke);
+    }
+    for second in 90..160 {
+        // The server is there, and takes nothing.
+        world.now = second * 1_000;
+        let told = world.on(0, StreamEvent::Comment);
+        if second < 149 {
+            assert!(!told.contains("close"), "{second}: {told}");
+        } else {
+            assert!(told.contains("close 0") && told.contains("--post-timeout"), "{told}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn l5_on_a_socket_one_message_is_written_at_a_time_and_the_rest_is_certainly_unsent() {
+    let mut world = up();
+    let told = world.says(0, r#"{"jsonrpc":"2.0","id":70,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/a"}}"#);
+    let (_, id) = told.split_once(r#""id":"#).unwrap();
+    let answer =
+        format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id.split(',').next().unwrap());
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/list","params":{}}"#);
+    assert_eq!(world.line(&prompt(3)), "");
+    assert_eq!(world.line(&answer), "");
+    let told = world.on(0, closed(1011));
+    assert!(told.contains(r#""id":2,"error""#) && !told.contains(r#""id":3"#), "{told}");
+
+    let mut world = up();
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/list","params":{}}"#);
+    assert_eq!(world.line(&prompt(3)), "");
+    assert!(world.answer(2, response(202)).contains("session/prompt"), "its turn has come");
+}
+
+#[test]
+fn w3_a_message_that_is_stuck_behind_another_is_answered_for_neither_sent_nor_lost() {
+    let mut world = up();
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/list","params":{}}"#);
+    world.line(&prompt(3));
+    world.now = 60_000;
+    let mut told = world.step(Event::Timer);
+    assert!(told.contains(r#""id":2,"error""#) && !told.contains(r#""id":3"#), "{told}");
+    told = back(&mut world, &told);
+    let (number, id) = restore_of(&told);
+    world.answer(number, response(202));
+    let told = world.says(1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    assert!(told.contains("session/prompt"), "it goes to the next socket: {told}");
+}
+
 #[test]
 fn w3_an_editor_that_does_not_read_makes_no_socket_dead() {
     let mut world = up();
@@ -170,8 +244,10 @@ fn w3_an_editor_that_does_not_read_makes_no_socket_dead() {
     world.now = 100_000;
     assert_eq!(world.step(Event::Timer), "ping\n");
     world.step(Event::Listening(true));
-    world.now = 129_000;
+    world.now = 120_000;
     assert_eq!(world.step(Event::Timer), "ping\n");
+    world.now = 129_000;
+    assert_eq!(world.step(Event::Timer), "");
     world.now = 130_000;
     assert!(world.step(Event::Timer).contains("close 0"), "from here on silence counts");
 }
@@ -243,6 +319,116 @@ fn w3_a_message_too_large_fails_alone_as_such_and_is_not_sent_again() {
         let told = back(&mut world, &told);
         assert!(!told.contains("session/prompt"), "{told}");
     }
+}
+
+#[test]
+fn w3_where_a_longer_message_awaits_no_answer_nothing_is_blamed_for_1009() {
+    let mut world = up();
+    world.line(&format!(
+        r#"{{"jsonrpc":"2.0","method":"_log","params":{{"sessionId":"s","text":"{}"}}}}"#,
+        "x".repeat(1_000)
+    ));
+    world.answer(2, response(202));
+    world.line(&prompt(3));
+    world.answer(3, response(202));
+    let told = world.on(0, closed(1009));
+    assert!(told.contains(r#""id":3,"#) && !told.contains("too_large"), "{told}");
+}
+
+#[test]
+fn x1_why_a_socket_is_closed_is_told_to_the_editor_and_to_nobody_else() {
+    let mut world = up();
+    world.line(&prompt(2));
+    world.on(0, closed(1008));
+    let told = world.step(Event::Inquiry(Ticket(1), Inquiry::Status));
+    assert!(told.contains("1008") && !told.contains("because"), "{told}");
+    let mut world = socket();
+    for number in [0, 1] {
+        let close = Close { code: 4401, reason: "because".into() };
+        let told = world.answer(number, Outcome::Closed(close));
+        let is_told = told.contains(r#""body":"because""#) && told.matches("because").count() == 1;
+        assert_eq!(is_told, number == 1, "{told}");
+    }
+}
+
+/// Restores whatever is asked for but `bad`, whose restore ends the socket.
+fn live_with_a_bad_session(world: &mut World, mut told: String, bad: &str) -> (usize, String) {
+    let mut losses = 0;
+    for _ in 0..200 {
+        if told.contains(r#""method":"initialize""#) {
+            told = back(world, &told);
+        } else if told.contains(&format!(r#""sessionId":"{bad}""#)) && told.contains("session/load")
+        {
+            let (number, _) = restore_of(&told);
+            world.answer(number, response(202));
+            losses += 1;
+            told = world.on(world.streams.len() - 1, closed(1011));
+        } else if told.contains("session/load") {
+            let (number, id) = restore_of(&told);
+            let more = world.answer(number, response(202));
+            let answered = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+            told = more + &world.says(world.streams.len() - 1, &answered);
+        } else if world.now > 120_000 {
+            break;
+        } else {
+            world.now += 1_000;
+            told =
+                world.step(Event::Timer) + &world.on(world.streams.len() - 1, StreamEvent::Comment);
+        }
+    }
+    (losses, told)
+}
+
+/// Each loss would take the others down with it, for ever.
+#[test]
+fn c1_a_session_whose_restore_ends_the_socket_is_given_up_and_the_others_live() {
+    let mut world = up();
+    for (id, name) in [(2, "a"), (3, "t")] {
+        world.line(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/new","params":{{"cwd":"/"}}}}"#
+        ));
+        world.answer(id, response(202));
+        world.says(
+            0,
+            &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sessionId":"{name}"}}}}"#),
+        );
+    }
+    let told = world.on(0, closed(1011));
+    let (losses, _) = live_with_a_bad_session(&mut world, told, "a");
+    assert_eq!(losses, 6, "it was tried");
+    let told = world.line(&prompt(9).replace(r#""s""#, r#""a""#));
+    assert!(told.contains("each time that"), "{told}");
+    for (id, name) in [(10, "s"), (11, "t")] {
+        let told = world.line(&prompt(id).replace(r#""s""#, &format!(r#""{name}""#)));
+        assert!(told.contains("session/prompt"), "{name} lives: {told}");
+        world.answer(world.posts.len() - 1, response(202));
+    }
+}
+
+#[test]
+fn w3_a_restore_that_is_too_large_fails_its_session_and_is_not_tried_again() {
+    let mut world = up();
+    let told = world.on(0, closed(1011));
+    let told = back(&mut world, &told);
+    assert!(told.contains("session/load"));
+    world.on(1, closed(1009));
+    world.now = 1_000;
+    let told = world.step(Event::Timer);
+    let told = back(&mut world, &told);
+    assert!(!told.contains("session/load"), "{told}");
+    let told = world.line(&prompt(9));
+    assert!(told.contains(r#""kind":"too_large""#), "{told}");
+}
+
+/// As one server answers a request that names no session.
+#[test]
+fn w2_a_session_close_without_a_session_ends_nothing() {
+    let mut world = up();
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/close","params":{}}"#);
+    world.answer(2, response(202));
+    let told = world.says(0, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+    assert!(told.starts_with("line") && !told.contains("close 0"), "{told}");
+    assert!(world.line(&prompt(3)).contains("session/prompt"));
 }
 
 #[test]

@@ -187,11 +187,8 @@ impl Link {
     /// Asks for a socket; what comes back is it, or what was answered instead.
     pub(crate) async fn upgrade(&self) -> Result<Result<Upgraded, Response>, Lost> {
         let lost = |failure| self.lost(failure);
-        let headers = self.headers(false).await.map_err(lost)?;
-        let (outgoing, key) = Outgoing::socket(&self.remote.url, headers).map_err(lost)?;
-        let client = self.clients.for_sockets().map_err(lost)?;
-        let (response, _) =
-            answered(outgoing.followed(&client, &self.clients).await.map_err(lost)?)?;
+        let (sent, key) = self.ask_for_socket(false).await.map_err(lost)?;
+        let (response, _) = answered(sent)?;
         let upgraded = upgraded(response, &key).await.map_err(lost)?;
         Ok(upgraded.map(|(socket, _)| socket))
     }

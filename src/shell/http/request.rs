@@ -12,7 +12,8 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+    HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use reqwest::{Client, Method, Request, Response, Url};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -84,8 +85,23 @@ impl Key {
         HeaderValue::from_str(&self.0).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
-    /// Whether these are the headers of a server that speaks WebSocket.
+    /// Whether these are the headers of a server that speaks WebSocket as we asked: we offered neither
+    /// an extension nor a protocol.
     pub(super) fn is_accepted(&self, headers: &HeaderMap) -> bool {
+        let has = |name, token: &str| {
+            let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+            values
+                .flat_map(|value| value.split(','))
+                .any(|it| it.trim().eq_ignore_ascii_case(token))
+        };
+        has(UPGRADE, "websocket")
+            && has(CONNECTION, "upgrade")
+            && !headers.contains_key(SEC_WEBSOCKET_EXTENSIONS)
+            && !headers.contains_key(SEC_WEBSOCKET_PROTOCOL)
+            && self.is_signed(headers)
+    }
+
+    fn is_signed(&self, headers: &HeaderMap) -> bool {
         let text = format!("{}{}", self.0, Self::SUFFIX);
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
         let accept = headers.get(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
@@ -100,6 +116,18 @@ pub(super) enum Sent {
     Answered { response: Response, moved_to: Option<Url> },
     /// A redirect that is not followed.
     Redirected { status: u16, refusal: Refusal, target: Url },
+}
+
+impl Sent {
+    /// What was answered; a redirect that is not followed is a failure.
+    pub(super) fn answer(self) -> Result<Response, Failure> {
+        match self {
+            Self::Answered { response, .. } => Ok(response),
+            Self::Redirected { status, refusal, target } => {
+                Err(Failure::Redirected { status, reason: refused(refusal, &target) })
+            }
+        }
+    }
 }
 
 /// A request as it is sent, again at each redirect.
@@ -182,12 +210,7 @@ impl Outgoing {
         client: &Client,
         clients: &Clients,
     ) -> Result<Response, Failure> {
-        match self.followed(client, clients).await? {
-            Sent::Answered { response, .. } => Ok(response),
-            Sent::Redirected { status, refusal, target } => {
-                Err(Failure::Redirected { status, reason: refused(refusal, &target) })
-            }
-        }
+        self.followed(client, clients).await?.answer()
     }
 
     /// The same, told with where it went.
@@ -283,7 +306,19 @@ fn target(from: &Url, response: &Response) -> Option<Url> {
     // Both fail only for URLs that cannot have user info.
     let _ = target.set_username("");
     let _ = target.set_password(None);
-    Some(target)
+    Some(over_http(target))
+}
+
+/// A socket begins as a request of HTTP.
+pub(super) fn over_http(mut url: Url) -> Url {
+    let scheme = match url.scheme() {
+        "wss" => "https",
+        "ws" => "http",
+        _ => return url,
+    };
+    // The default ports are the same.
+    let _ = url.set_scheme(scheme);
+    url
 }
 
 fn refused(refusal: Refusal, target: &Url) -> String {
