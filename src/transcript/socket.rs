@@ -21,7 +21,19 @@ pub fn over_socket(transcript: &Transcript) -> Option<Transcript> {
     header.flags.push("--transport=ws".to_owned());
     header.start = Start::None;
     let mut translated = Vec::new();
+    // The message that is being written: no other is before its end.
+    let mut written = None;
     for step in prelude(transcript).ok()?.into_iter().chain(steps) {
+        match &step.action {
+            Action::Gets(gets) if gets.method == "POST" => {
+                if written.is_some() {
+                    return None;
+                }
+                written = gets.name.clone().filter(|_| gets.answer.is_none());
+            }
+            Action::Answers(name, _) if written.as_ref() == Some(name) => written = None,
+            _ => {}
+        }
         match over(step) {
             Over::Step(step) => translated.push(*step),
             Over::Nothing => {}
