@@ -159,8 +159,8 @@ impl Editor {
     }
 
     /// The questions before the person.
-    pub fn questions(&self) -> Vec<String> {
-        self.questions.keys().cloned().collect()
+    pub fn questions(&self) -> impl ExactSizeIterator<Item = &String> {
+        self.questions.keys()
     }
 
     /// It sees a line. What it does about it, and in how many milliseconds.
