@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use acp_tether::core::Level;
 use memchr::{memchr3_iter, memmem};
@@ -32,7 +33,7 @@ pub enum Seen {
     /// An answer; with its text where it is a result.
     Answer {
         /// The request.
-        request: Request,
+        request: Rc<Request>,
         /// The line, if it is no error.
         result: Option<String>,
     },
@@ -72,7 +73,7 @@ pub struct Checks {
     pub is_flawless: bool,
     /// The editor has ended.
     pub has_ended: bool,
-    open: BTreeMap<String, Request>,
+    open: BTreeMap<String, Rc<Request>>,
     /// The sessions that the editor ever closed: what it still asks of them may fail.
     closed: BTreeSet<String>,
     /// The bytes of every message of the editor, by number.
@@ -156,12 +157,12 @@ impl Checks {
     }
 
     /// The editor writes a request.
-    pub fn wrote_request(&mut self, request: &Request) {
+    pub fn wrote_request(&mut self, request: &Rc<Request>) {
         self.lines.insert(request.number, request.line.clone());
         if request.method == "session/close" {
             self.closed.extend(request.session.clone());
         }
-        self.open.insert(request.id.clone(), request.clone());
+        self.open.insert(request.id.clone(), Rc::clone(request));
     }
 
     /// The editor writes a notification or an answer.
@@ -181,7 +182,7 @@ impl Checks {
 
     /// The editor's open requests.
     pub fn open(&self) -> impl ExactSizeIterator<Item = &Request> {
-        self.open.values()
+        self.open.values().map(|request| &**request)
     }
 
     /// A step begins.
@@ -242,7 +243,7 @@ impl Checks {
         self.complaints.push((now, session.map(str::to_owned)));
     }
 
-    /// The core writes a line to the editor, while the streams of these sessions are open and move:
+    /// The core writes a line to the editor; what it is, and its number `_n`. Meanwhile the streams of these sessions are open and move:
     /// of others the end of a replay is waited for in vain (R12).
     pub fn line(
         &mut self,
@@ -251,22 +252,23 @@ impl Checks {
         sent: &[Sent],
         may_be_idle: bool,
         moves: &dyn Fn(&str) -> bool,
-    ) -> Seen {
+    ) -> (Seen, Option<usize>) {
         let Ok(text) = std::str::from_utf8(bytes) else {
             self.fail("I6", "a line that is not UTF-8");
-            return Seen::Other;
+            return (Seen::Other, None);
         };
         if memchr3_iter(b'\n', b'\r', 0xE2, bytes).any(|at| ends_line(&bytes[at..])) {
             self.fail("I6", format!("a line end inside a line: {text}"));
         }
         let Ok(line) = serde_json::from_str::<Line<'_>>(text) else {
             self.fail("I6", format!("no JSON: {text}"));
-            return Seen::Other;
+            return (Seen::Other, None);
         };
-        match line.number {
+        let seen = match line.number {
             Some(number) => self.passed_on(text, &line, number, sent, moves),
             None => self.ours(now, text, &line, may_be_idle),
-        }
+        };
+        (seen, line.number)
     }
 
     /// A line that the remote sent.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use acp_tether::core::roster::Ticket;
@@ -355,19 +356,19 @@ impl World {
                 stream.lives() && stream.held.is_none() && stream.session() == Some(session)
             })
         };
-        let seen = self.checks.line(self.now, line, &self.remote.sent, may_be_idle, &moves);
+        let (seen, number) =
+            self.checks.line(self.now, line, &self.remote.sent, may_be_idle, &moves);
         if let Seen::Answer { request, result: None } = &seen
             && request.method.starts_with("_acp-tether/")
             && self.ended_at.is_none()
         {
             self.checks.fail("E1", "a call that was about to be answered failed");
         }
-        let number = number_of(line);
         self.roster.sees(&seen, number.and_then(|number| self.remote.sent.get(number)));
         if let Seen::Answer { request, result } = &seen
             && request.number > self.editor.first_probe
         {
-            self.judge(&request.method.clone(), request.session.as_deref(), result.is_some());
+            self.judge(&request.method, request.session.as_deref(), result.is_some());
         }
         if let Some((delay, later)) = self.editor.sees(&seen, self.phase == Phase::Calm) {
             self.after(delay, Due::Later(later));
@@ -501,9 +502,9 @@ impl World {
             return;
         }
         let Some(inquiry) = Roster::inquiry(asks, &self.editor.sessions) else {
-            let call = self.roster.call();
+            let call = Rc::new(self.roster.call());
             self.checks.wrote_request(&call);
-            self.step(Event::Line(Bytes::from(call.line)));
+            self.step(Event::Line(Bytes::from(call.line.clone())));
             return;
         };
         if asks == Asks::Reconnect {
@@ -983,7 +984,7 @@ impl World {
         if let StreamEvent::Message { data, .. } = &event {
             self.openings.remove(&id.session);
             self.connects.clear();
-            self.is_asked(&id, data.as_ref());
+            self.is_asked(&id, number.or_else(|| number_of(data.as_ref()?)));
         }
         self.step(Event::Stream(id, event));
         if let Some(number) = number {
@@ -996,9 +997,9 @@ impl World {
         }
     }
 
-    /// Notes a question that reaches the core.
-    fn is_asked(&mut self, stream: &StreamId, data: Option<&Bytes>) {
-        let message = data.and_then(number_of).map(|number| &self.remote.sent[number]);
+    /// Notes a message that reaches the core, if it is a question.
+    fn is_asked(&mut self, stream: &StreamId, number: Option<usize>) {
+        let message = number.map(|number| &self.remote.sent[number]);
         if let Some(Sort::Question { id, .. }) = message.map(|message| &message.sort) {
             self.asked.insert((stream.epoch.0, id.clone()));
         }
