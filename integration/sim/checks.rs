@@ -1,13 +1,16 @@
 //! The invariants (docs/INVARIANTS.md), checked after every step against what the editor wrote and
 //! what the remote sent.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use acp_tether::core::Level;
+use memchr::{memchr3_iter, memmem};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::remote::{Sent, Sort};
+use super::remote::{Body, Sent, Sort};
 
 /// A request of the editor.
 #[derive(Clone, Debug)]
@@ -30,7 +33,7 @@ pub enum Seen {
     /// An answer; with its text where it is a result.
     Answer {
         /// The request.
-        request: Request,
+        request: Rc<Request>,
         /// The line, if it is no error.
         result: Option<String>,
     },
@@ -70,10 +73,7 @@ pub struct Checks {
     pub is_flawless: bool,
     /// The editor has ended.
     pub has_ended: bool,
-    /// The sessions whose streams are open and move: of others the end of a replay is waited for in
-    /// vain (R12).
-    pub readable: BTreeSet<String>,
-    open: BTreeMap<String, Request>,
+    open: BTreeMap<String, Rc<Request>>,
     /// The sessions that the editor ever closed: what it still asks of them may fail.
     closed: BTreeSet<String>,
     /// The bytes of every message of the editor, by number.
@@ -101,7 +101,7 @@ pub struct Checks {
     /// When the core complained, and of which session.
     complaints: Vec<(u64, Option<String>)>,
     /// The messages of the remote that the last step passed on, and whether it wrote a log line.
-    passed: BTreeSet<usize>,
+    passed: Vec<usize>,
     logged: bool,
     /// The messages that stood still on their way: the end of a replay is known by its silence, so
     /// one that pauses for seconds looks ended (R12).
@@ -120,7 +120,7 @@ pub struct Checks {
 struct Line<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
-    method: Option<String>,
+    method: Option<&'a str>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -148,15 +148,6 @@ struct Withdrawal<'a> {
     request_id: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Posted<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    method: Option<String>,
-    #[serde(rename = "_k")]
-    number: Option<u64>,
-}
-
 impl Checks {
     /// A rule does not hold.
     pub fn fail(&mut self, rule: &'static str, what: impl Into<String>) {
@@ -166,12 +157,12 @@ impl Checks {
     }
 
     /// The editor writes a request.
-    pub fn wrote_request(&mut self, request: &Request) {
+    pub fn wrote_request(&mut self, request: &Rc<Request>) {
         self.lines.insert(request.number, request.line.clone());
         if request.method == "session/close" {
             self.closed.extend(request.session.clone());
         }
-        self.open.insert(request.id.clone(), request.clone());
+        self.open.insert(request.id.clone(), Rc::clone(request));
     }
 
     /// The editor writes a notification or an answer.
@@ -190,8 +181,8 @@ impl Checks {
     }
 
     /// The editor's open requests.
-    pub fn open(&self) -> Vec<&Request> {
-        self.open.values().collect()
+    pub fn open(&self) -> impl ExactSizeIterator<Item = &Request> {
+        self.open.values().map(|request| &**request)
     }
 
     /// A step begins.
@@ -229,7 +220,7 @@ impl Checks {
             _ => false,
         };
         if !is_in_own_load && !is_held && !self.seen.contains(&number) {
-            self.fail("I17", format!("dropped in silence: {}", message.text));
+            self.fail("I17", format!("dropped in silence: {}", message.text()));
         }
     }
 
@@ -252,39 +243,55 @@ impl Checks {
         self.complaints.push((now, session.map(str::to_owned)));
     }
 
-    /// The core writes a line to the editor.
-    pub fn line(&mut self, now: u64, bytes: &[u8], sent: &[Sent], may_be_idle: bool) -> Seen {
+    /// The core writes a line to the editor; what it is, and its number `_n`. Meanwhile the streams of these sessions are open and move:
+    /// of others the end of a replay is waited for in vain (R12).
+    pub fn line(
+        &mut self,
+        now: u64,
+        bytes: &[u8],
+        sent: &[Sent],
+        may_be_idle: bool,
+        moves: &dyn Fn(&str) -> bool,
+    ) -> (Seen, Option<usize>) {
         let Ok(text) = std::str::from_utf8(bytes) else {
             self.fail("I6", "a line that is not UTF-8");
-            return Seen::Other;
+            return (Seen::Other, None);
         };
-        if text.contains(['\n', '\r', '\u{2028}', '\u{2029}']) {
+        if memchr3_iter(b'\n', b'\r', 0xE2, bytes).any(|at| ends_line(&bytes[at..])) {
             self.fail("I6", format!("a line end inside a line: {text}"));
         }
         let Ok(line) = serde_json::from_str::<Line<'_>>(text) else {
             self.fail("I6", format!("no JSON: {text}"));
-            return Seen::Other;
+            return (Seen::Other, None);
         };
-        match line.number {
-            Some(number) => self.passed_on(text, &line, number, sent),
+        let seen = match line.number {
+            Some(number) => self.passed_on(text, &line, number, sent, moves),
             None => self.ours(now, text, &line, may_be_idle),
-        }
+        };
+        (seen, line.number)
     }
 
     /// A line that the remote sent.
-    fn passed_on(&mut self, text: &str, line: &Line<'_>, number: usize, sent: &[Sent]) -> Seen {
+    fn passed_on(
+        &mut self,
+        text: &str,
+        line: &Line<'_>,
+        number: usize,
+        sent: &[Sent],
+        moves: &dyn Fn(&str) -> bool,
+    ) -> Seen {
         let Some(message) = sent.get(number) else {
             self.fail("I5", format!("the remote never sent this: {text}"));
             return Seen::Other;
         };
-        self.passed.insert(number);
+        self.passed.push(number);
         if !self.seen.insert(number) {
             self.fail("I3", format!("seen twice: {text}"));
         }
         if message.sort == (Sort::Replay { own: true }) && !self.stalled.contains(&number) {
             self.fail("I3", format!("a replay of the core's own load: {text}"));
         }
-        let id = line.id.map(RawValue::get).unwrap_or_default().to_owned();
+        let id = line.id.map(RawValue::get).unwrap_or_default();
         let (original, seen) = match &message.sort {
             Sort::Answer(answered) => {
                 let Some(request) = self.open.remove(answered) else {
@@ -296,20 +303,20 @@ impl Checks {
                 // end of a turn comes on the session's own.
                 let closes = matches!(request.method.as_str(), "session/load" | "session/close")
                     || request.line.contains("replayFrom");
-                let comes = |session: &String| self.readable.contains(session);
-                let is_last = closes && request.session.as_ref().is_some_and(comes);
+                let is_last = closes && request.session.as_deref().is_some_and(moves);
                 if result.is_some() && (is_last || request.method == "session/prompt") {
-                    self.in_order(request.session.clone(), number, true, text);
+                    self.in_order(request.session.as_deref(), number, true, text);
                 }
-                (text.to_owned(), Seen::Answer { request, result })
+                (Cow::Borrowed(text), Seen::Answer { request, result })
             }
             Sort::Question { ask, id: theirs } => {
-                self.in_order(message.session.clone(), number, false, text);
-                if id.starts_with("\"acp-tether-own") || self.questions.contains_key(&id) {
+                self.in_order(message.session.as_deref(), number, false, text);
+                if id.starts_with("\"acp-tether-own") || self.questions.contains_key(id) {
                     self.fail("I9", format!("a question under an id that is not free: {text}"));
                 }
-                self.questions.insert(id.clone(), number);
-                (text.replacen(&id, theirs, 1), Seen::Question { id, ask: *ask })
+                self.questions.insert(id.to_owned(), number);
+                let seen = Seen::Question { id: id.to_owned(), ask: *ask };
+                (Cow::Owned(text.replacen(id, theirs, 1)), seen)
             }
             Sort::Withdraw { ask: withdrawn_ask, id: theirs } => {
                 let named = withdrawn(line);
@@ -320,23 +327,27 @@ impl Checks {
                 if !right {
                     self.fail("I8", format!("withdraws a question that is not open: {text}"));
                 }
-                (text.replacen(&named, theirs, 1), Seen::Withdrawn { id: named })
+                (Cow::Owned(text.replacen(&named, theirs, 1)), Seen::Withdrawn { id: named })
             }
             Sort::Update | Sort::Replay { .. } => {
-                self.in_order(message.session.clone(), number, false, text);
-                (text.to_owned(), Seen::Other)
+                self.in_order(message.session.as_deref(), number, false, text);
+                (Cow::Borrowed(text), Seen::Other)
             }
         };
-        if original != message.text {
-            self.fail("I5", format!("{text} was {}", message.text));
+        if original.as_bytes() != message.bytes {
+            self.fail("I5", format!("{text} was {}", message.text()));
         }
         seen
     }
 
     /// Updates come in the order in which they were sent, and before the answers that follow them.
-    fn in_order(&mut self, session: Option<String>, number: usize, is_answer: bool, text: &str) {
+    fn in_order(&mut self, session: Option<&str>, number: usize, is_answer: bool, text: &str) {
         let Some(session) = session else { return };
-        let (update, answer) = self.newest.entry(session).or_default();
+        let Some((update, answer)) = self.newest.get_mut(session) else {
+            let first = if is_answer { (0, number) } else { (number, 0) };
+            self.newest.insert(session.to_owned(), first);
+            return;
+        };
         if is_answer {
             *answer = (*answer).max(number);
         } else if number < *update {
@@ -352,7 +363,7 @@ impl Checks {
 
     /// A line that the core itself wrote.
     fn ours(&mut self, now: u64, text: &str, line: &Line<'_>, may_be_idle: bool) -> Seen {
-        match (line.method.as_deref(), line.error) {
+        match (line.method, line.error) {
             (Some("$/cancel_request"), _) => {
                 let id = withdrawn(line);
                 // One that the agent withdrew is open until the editor answers it.
@@ -455,19 +466,15 @@ impl Checks {
     }
 
     /// The core posts a message; the id, if it is a request of its own.
-    pub fn posts(&mut self, now: u64, session: Option<&str>, body: &[u8]) -> Option<String> {
-        let Ok(posted) = serde_json::from_slice::<Posted<'_>>(body) else {
-            self.fail("I5", "a POST that is no JSON object");
-            return None;
-        };
-        let id = posted.id.map(RawValue::get).unwrap_or_default();
-        if posted.method.is_none() || self.is_of_the_editor(&posted, id) {
+    pub fn posts(&mut self, now: u64, session: Option<&str>, posted: &Body<'_>) -> Option<String> {
+        let id = posted.id();
+        if posted.method.is_none() || self.is_of_the_editor(posted) {
             return None;
         }
         if self.open.contains_key(id) {
             self.fail("I9", format!("the core's own request has the id of an open one: {id}"));
         }
-        if posted.method.as_deref() == Some("session/load")
+        if posted.method == Some("session/load")
             && let Some(session) = session
         {
             self.own_loads.insert(session.to_owned(), now);
@@ -475,44 +482,55 @@ impl Checks {
         serde_json::from_str(id).ok()
     }
 
-    fn is_of_the_editor(&self, posted: &Posted<'_>, id: &str) -> bool {
+    fn is_of_the_editor(&self, posted: &Body<'_>) -> bool {
+        const NAME: &[u8] = b"\"id\":";
+        let names = |line: &[u8], at: usize| {
+            let value = &line[at + NAME.len()..];
+            value.strip_prefix(b" ").unwrap_or(value).starts_with(posted.id().as_bytes())
+        };
         posted.number.and_then(|number| self.lines.get(&number)).is_some_and(|line| {
-            posted.id.is_none()
-                || line.contains(&format!("\"id\":{id}"))
-                || line.contains(&format!("\"id\": {id}"))
+            let line = line.as_bytes();
+            posted.id.is_none() || memmem::find_iter(line, NAME).any(|at| names(line, at))
         })
     }
 
     /// The core waits for a POST no longer: it may arrive after all, and after what came later.
     pub fn gave_up(&mut self, body: &[u8]) {
-        if let Ok(Posted { number: Some(number), .. }) = serde_json::from_slice(body) {
+        if let Some(Body { number: Some(number), .. }) = Body::read(body) {
             self.given_up.insert(number);
         }
     }
 
     /// The remote takes a message.
-    pub fn taken(&mut self, connection: Option<&str>, session: Option<&str>, body: &[u8]) {
-        let Ok(posted) = serde_json::from_slice::<Posted<'_>>(body) else { return };
-        let id = posted.id.map(RawValue::get).unwrap_or_default();
+    pub fn taken(
+        &mut self,
+        connection: Option<&str>,
+        session: Option<&str>,
+        posted: &Body<'_>,
+        body: &[u8],
+    ) {
+        let id = posted.id();
         let Some(number) = posted.number else { return };
-        if posted.method.as_ref().is_some_and(|method| method.starts_with("_acp-tether/")) {
+        if posted.method.is_some_and(|method| method.starts_with("_acp-tether/")) {
             self.fail("E1", "a method of our own was sent on");
         }
-        let Some(line) = self.lines.get(&number).cloned() else {
+        let Some(line) = self.lines.get(&number) else {
             return self.fail("I5", "a message that the editor never wrote");
         };
         let text = String::from_utf8_lossy(body);
         match &posted.method {
-            Some(_) if !self.is_of_the_editor(&posted, id) => return,
-            Some(_) if line != text => {
-                return self.fail("I5", format!("{text} was {line}"));
+            Some(_) if !self.is_of_the_editor(posted) => return,
+            Some(_) if *line != text => {
+                let what = format!("{text} was {line}");
+                return self.fail("I5", what);
             }
             None => {
                 let start = line.find("\"id\":").map_or(0, |at| at + 5);
                 let end = line[start..].find(',').map_or(line.len(), |at| start + at);
                 let expected = format!("{}{id}{}", &line[..start], &line[end..]);
                 if expected != text {
-                    return self.fail("I5", format!("{text} was {line}"));
+                    let what = format!("{text} was {line}");
+                    return self.fail("I5", what);
                 }
                 if session.is_none() {
                     self.fail("C4", format!("an answer without its session: {text}"));
@@ -525,7 +543,7 @@ impl Checks {
         // What the core repeats for its own sake has an id of its own, which may have been one of the
         // editor's.
         let may_repeat =
-            matches!(posted.method.as_deref(), Some("initialize" | "authenticate" | "auth/login"));
+            matches!(posted.method, Some("initialize" | "authenticate" | "auth/login"));
         // A person's answer goes to the same question that is asked again, whatever became of the POST
         // that was given up (V6).
         let is_asked_again = posted.method.is_none() && self.given_up.contains(&number);
@@ -538,7 +556,7 @@ impl Checks {
         if self.untaken.contains(&number) {
             self.fail("I2", format!("taken, and the editor was told that it was not: {text}"));
         }
-        let (Some(connection), Some(method)) = (connection, posted.method.as_deref()) else {
+        let (Some(connection), Some(method)) = (connection, posted.method) else {
             return;
         };
         if method == "$/cancel_request" {
@@ -595,9 +613,14 @@ impl Checks {
                 })
         });
         if let Some((at, _, number)) = silent.cloned() {
-            self.fail("I10", format!("lost at {at} and never told: {}", sent[number].text));
+            self.fail("I10", format!("lost at {at} and never told: {}", sent[number].text()));
         }
     }
+}
+
+/// Whether a line end is the first of these bytes: LF, CR, U+2028 or U+2029.
+fn ends_line(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'\n' | b'\r', ..] | [0xE2, 0x80, 0xA8 | 0xA9, ..])
 }
 
 fn withdrawn(line: &Line<'_>) -> String {

@@ -1,6 +1,7 @@
 //! The scripted editor: what it writes for each deed, and what it does about what it sees.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::chance::Chance;
 use super::checks::{Request, Seen};
@@ -40,7 +41,7 @@ pub struct Editor {
 #[derive(Clone, Debug)]
 pub enum Written {
     /// A request.
-    Request(Request),
+    Request(Rc<Request>),
     /// A notification, or an answer to a question; by its number `_k`.
     Other(u64, String),
     /// A line that is refused with this code under this id, raw.
@@ -159,8 +160,8 @@ impl Editor {
     }
 
     /// The questions before the person.
-    pub fn questions(&self) -> Vec<String> {
-        self.questions.keys().cloned().collect()
+    pub fn questions(&self) -> impl ExactSizeIterator<Item = &String> {
+        self.questions.keys()
     }
 
     /// It sees a line. What it does about it, and in how many milliseconds.
@@ -272,7 +273,8 @@ impl Editor {
             )
         };
         self.open.push(id.clone());
-        Written::Request(Request { number, id, method: method.to_owned(), session, line })
+        let method = method.to_owned();
+        Written::Request(Rc::new(Request { number, id, method, session, line }))
     }
 
     fn other(&mut self, text: &str) -> Written {

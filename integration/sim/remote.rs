@@ -1,11 +1,12 @@
 //! The remote agent: its connections, sessions, streams and turns, as one of several kinds of server.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 use acp_tether::core::{Millis, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::chance::Chance;
@@ -164,11 +165,18 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// Its bytes.
-    pub text: String,
+    pub bytes: Bytes,
     /// The session on whose stream it was sent.
     pub session: Option<String>,
     /// What it is.
     pub sort: Sort,
+}
+
+impl Sent {
+    /// Its bytes, for people.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
 }
 
 /// What a message of the agent is.
@@ -203,9 +211,11 @@ pub enum Sort {
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The event id.
-    pub id: Option<String>,
+    pub id: Option<Bytes>,
     /// The data.
-    pub data: String,
+    pub data: Bytes,
+    /// The number `_n` in it.
+    pub number: usize,
     /// When the agent said it.
     pub at: u64,
 }
@@ -269,7 +279,7 @@ pub struct Remote {
     /// What follows from the last call.
     pub out: Vec<Out>,
     /// The answer that goes in the body of the POST that is being dealt with.
-    in_body: Option<Option<String>>,
+    in_body: Option<Option<Bytes>>,
     /// The answer to one question that came to another (I8).
     pub wrong: Option<String>,
     /// The agent waits for no person any more: faults have stopped.
@@ -307,9 +317,12 @@ struct Channel {
 
 impl Connection {
     /// A stream of it, as one that begins in this numbering if it is new.
-    fn channel(&mut self, session: Option<String>, numbering: u64) -> &mut Channel {
-        let new = || Channel { numbering, ..Channel::default() };
-        self.channels.entry(session).or_insert_with(new)
+    fn channel(&mut self, session: &Option<String>, numbering: u64) -> &mut Channel {
+        if !self.channels.contains_key(session) {
+            let new = Channel { numbering, ..Channel::default() };
+            self.channels.insert(session.clone(), new);
+        }
+        self.channels.get_mut(session).expect("it is there now")
     }
 }
 
@@ -335,13 +348,45 @@ struct Turn {
     is_cancelled: bool,
 }
 
-#[derive(Deserialize)]
-struct Body<'a> {
+/// What the core posts, as far as anybody looks at it.
+#[derive(Debug, Deserialize)]
+pub struct Body<'a> {
+    /// Its id.
     #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    method: Option<String>,
-    params: Option<Value>,
-    result: Option<Value>,
+    pub id: Option<&'a RawValue>,
+    /// Its method.
+    pub method: Option<&'a str>,
+    /// Its number `_k`, if the editor wrote it.
+    #[serde(rename = "_k")]
+    pub number: Option<u64>,
+    #[serde(borrow)]
+    params: Option<Params<'a>>,
+    result: Option<Answer>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    session_id: Option<&'a str>,
+    #[serde(borrow)]
+    replay_from: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    ask: Option<u64>,
+}
+
+impl<'a> Body<'a> {
+    /// Reads it; `None` for what is no message.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// Its id, raw; empty where there is none.
+    pub fn id(&self) -> &'a str {
+        self.id.map(RawValue::get).unwrap_or_default()
+    }
 }
 
 /// Events that are kept for a replay.
@@ -370,39 +415,44 @@ impl Remote {
     }
 
     /// A POST arrives.
-    pub fn post(&mut self, connection: Option<&str>, session: Option<&str>, body: &Bytes) -> Taken {
-        let read: Body<'_> = serde_json::from_slice(body).expect("the core posts JSON objects");
+    pub fn post(
+        &mut self,
+        connection: Option<&str>,
+        session: Option<&str>,
+        read: &Body<'_>,
+        body: &Bytes,
+    ) -> Taken {
         let Some(connection) = connection else {
             return self.initialize(read.id.expect("initialize has an id").get());
         };
         if !self.connections.contains_key(connection) {
             return refused(404, "no such connection");
         }
-        if read.method.as_deref() == Some("session/prompt")
+        if read.method == Some("session/prompt")
             && self.kind.second_prompt == SecondPrompt::Conflict
             && session.and_then(|id| self.sessions.get(id)).is_some_and(|it| it.turn.is_some())
         {
             return refused(409, "a turn is running");
         }
         let is_quick = matches!(
-            read.method.as_deref(),
+            read.method,
             Some("session/list" | "session/set_mode" | "authenticate" | "_x/other")
         );
         if self.kind.answers_in_body && is_quick {
             self.in_body = Some(None);
-            self.handle(connection, body);
+            self.handle(connection, read);
             let answer = self.in_body.take().flatten();
             let mut response = Response { status: 202, ..Response::default() };
             if let Some(answer) = answer {
                 response.status = 200;
                 response.content_type = "application/json".into();
-                response.body = Bytes::from(answer);
+                response.body = answer;
             }
             return Taken { response, accepted: true };
         }
         let delay = if self.kind.answers_first { 0 } else { self.chance.below(30) };
         if delay == 0 {
-            self.handle(connection, body);
+            self.handle(connection, read);
         } else {
             let (connection, body) = (connection.to_owned(), body.clone());
             self.out.push(Out::Later(delay, Job::Handle { connection, body }));
@@ -422,12 +472,13 @@ impl Remote {
             self.sent.len()
         );
         let sort = Sort::Answer(id.to_owned());
-        self.sent.push(Sent { text: text.clone(), session: None, sort });
+        let bytes = Bytes::from(text);
+        self.sent.push(Sent { bytes: bytes.clone(), session: None, sort });
         let response = Response {
             status: if self.kind.is_socket { 101 } else { 200 },
             content_type: "application/json".into(),
             connection_id: Some(Bytes::from(connection)),
-            body: Bytes::from(text),
+            body: bytes,
             ..Response::default()
         };
         Taken { response, accepted: true }
@@ -455,7 +506,7 @@ impl Remote {
             }
             return Err(refused.response);
         }
-        let channel = found.channel(session.map(str::to_owned), self.numbering);
+        let channel = found.channel(&session.map(str::to_owned), self.numbering);
         if let Some(before) = channel.reader {
             if !kind.takes_over {
                 return Err(refused(409, "this stream is open already").response);
@@ -605,27 +656,29 @@ impl Remote {
     /// The agent goes on with something.
     pub fn go_on(&mut self, job: Job) {
         match job {
-            Job::Handle { connection, body } => self.handle(&connection, &body),
+            Job::Handle { connection, body } => {
+                let read = Body::read(&body).expect("it was read when it came");
+                self.handle(&connection, &read);
+            }
             Job::Turn { session, number } => self.turn(&session, number),
         }
     }
 
-    fn handle(&mut self, connection: &str, body: &Bytes) {
+    fn handle(&mut self, connection: &str, body: &Body<'_>) {
         if !self.connections.contains_key(connection) {
             return;
         }
         // What the editor wrote has a number; the core may use its id under its own requests.
-        let own = !String::from_utf8_lossy(body).contains("\"_k\"");
-        let body: Body<'_> = serde_json::from_slice(body).expect("the core posts JSON objects");
+        let own = body.number.is_none();
         let params = body.params.unwrap_or_default();
-        let session = params["sessionId"].as_str().map(str::to_owned);
-        let id = body.id.map(|id| id.get().to_owned());
-        match (body.method.as_deref(), id) {
-            (None, Some(id)) => self.answered(connection, &id, body.result.as_ref()),
-            (Some("session/cancel"), None) => self.cancel(&session.unwrap_or_default()),
-            (Some(method), Some(id)) => {
-                self.request(connection, method, (&id, own), session, &params);
+        let id = body.id.map(RawValue::get);
+        match (body.method, id) {
+            (None, Some(id)) => {
+                let ask = body.result.as_ref().and_then(|result| result.ask);
+                self.answered(connection, id, ask);
             }
+            (Some("session/cancel"), None) => self.cancel(params.session_id.unwrap_or_default()),
+            (Some(method), Some(id)) => self.request(connection, method, (id, own), params),
             _ => {}
         }
     }
@@ -635,9 +688,9 @@ impl Remote {
         connection: &str,
         method: &str,
         (id, own): (&str, bool),
-        session: Option<String>,
-        params: &Value,
+        params: Params<'_>,
     ) {
+        let session = params.session_id.map(str::to_owned);
         let is_restore = matches!(method, "session/load" | "session/resume");
         let on_stream = session.clone().filter(|_| self.kind.answers_on_session);
         let Some(known) = self.connections.get_mut(connection) else { return };
@@ -666,10 +719,15 @@ impl Remote {
                     return self.reply_error(connection, None, id, -32601, "not offered");
                 }
                 known.owned.insert(session.clone());
-                if method == "session/load" || params.get("replayFrom").is_some() {
+                if method == "session/load" || params.replay_from.is_some() {
                     let history = self.sessions[&session].history.clone();
                     for text in history {
-                        self.send(connection, Some(&session), Sort::Replay { own }, &text);
+                        self.send(
+                            connection,
+                            Some(&session),
+                            Sort::Replay { own },
+                            format_args!("{text}"),
+                        );
                     }
                 }
                 let result = if method == "session/load" { "null" } else { "{}" };
@@ -791,10 +849,10 @@ impl Remote {
             && let Some(known) = self.connections.get_mut(&turn.connection)
             && let Some(Asked { ask, .. }) = known.questions.remove(question)
         {
-            let params =
-                format!(r#""method":"$/cancel_request","params":{{"requestId":{question}}}"#);
             let sort = Sort::Withdraw { ask, id: question.clone() };
-            self.send(&turn.connection, Some(session), sort, &params);
+            let text =
+                format_args!(r#""method":"$/cancel_request","params":{{"requestId":{question}}}"#);
+            self.send(&turn.connection, Some(session), sort, text);
         }
         match turn.prompt {
             Some(prompt) => {
@@ -828,11 +886,11 @@ impl Remote {
         };
         known.asked += 1;
         known.questions.insert(id.clone(), Asked { ask, session: session.to_owned() });
-        let text = format!(
+        let sort = Sort::Question { ask, id: id.clone() };
+        let text = format_args!(
             r#""id":{id},"method":"session/request_permission","params":{{"sessionId":"{session}","ask":{ask}}}"#
         );
-        let sort = Sort::Question { ask, id: id.clone() };
-        self.send(connection, Some(session), sort, &text);
+        self.send(connection, Some(session), sort, text);
         Some(id)
     }
 
@@ -845,10 +903,9 @@ impl Remote {
     }
 
     /// The answer to a question of the agent came.
-    fn answered(&mut self, connection: &str, id: &str, result: Option<&Value>) {
+    fn answered(&mut self, connection: &str, id: &str, answers: Option<u64>) {
         let Some(known) = self.connections.get_mut(connection) else { return };
         let Some(asked) = known.questions.remove(id) else { return };
-        let answers = result.and_then(|result| result["ask"].as_u64());
         if answers != Some(asked.ask) {
             self.wrong = Some(format!("question {} got the answer to {answers:?}", asked.ask));
         }
@@ -864,20 +921,20 @@ impl Remote {
     }
 
     fn update(&mut self, connection: &str, session: &str, update: &str) {
-        let text = format!(
+        let text = format_args!(
             r#""method":"session/update","params":{{"sessionId":"{session}","update":{update}}}"#
         );
-        self.send(connection, Some(session), Sort::Update, &text);
+        self.send(connection, Some(session), Sort::Update, text);
         if let Some(known) = self.sessions.get_mut(session)
             && known.history.len() < 12
         {
-            known.history.push(text);
+            known.history.push(text.to_string());
         }
     }
 
     fn reply(&mut self, connection: &str, session: Option<&str>, id: &str, result: &str) {
-        let text = format!(r#""id":{id},"result":{result}"#);
-        self.send(connection, session, Sort::Answer(id.to_owned()), &text);
+        let text = format_args!(r#""id":{id},"result":{result}"#);
+        self.send(connection, session, Sort::Answer(id.to_owned()), text);
     }
 
     fn reply_error(
@@ -888,36 +945,42 @@ impl Remote {
         code: i32,
         message: &str,
     ) {
-        let error = format!(r#"{{"code":{code},"message":"{message}"}}"#);
-        let text = format!(r#""id":{id},"error":{error}"#);
-        self.send(connection, session, Sort::Answer(id.to_owned()), &text);
+        let text = format_args!(r#""id":{id},"error":{{"code":{code},"message":"{message}"}}"#);
+        self.send(connection, session, Sort::Answer(id.to_owned()), text);
     }
 
-    fn send(&mut self, connection: &str, session: Option<&str>, sort: Sort, text: &str) {
+    fn send(
+        &mut self,
+        connection: &str,
+        session: Option<&str>,
+        sort: Sort,
+        text: fmt::Arguments<'_>,
+    ) {
         let is_answer = matches!(sort, Sort::Answer(_));
         let number = self.sent.len();
         // Two spellings, because bytes that are passed on are not printed anew (I5).
-        let text = if number.is_multiple_of(3) {
+        let bytes = Bytes::from(if number.is_multiple_of(3) {
             format!("{{ \"_n\":{number},\"jsonrpc\": \"2.0\",{text}, \"big\":1.0e400}}")
         } else {
             format!("{{\"jsonrpc\":\"2.0\",{text},\"_n\":{number}}}")
-        };
+        });
         let session = session.map(str::to_owned);
-        self.sent.push(Sent { text: text.clone(), session: session.clone(), sort });
+        let on = if self.kind.is_socket { None } else { session.clone() };
+        self.sent.push(Sent { bytes: bytes.clone(), session, sort });
         if is_answer && let Some(in_body @ None) = &mut self.in_body {
-            *in_body = Some(text);
+            *in_body = Some(bytes);
             return;
         }
         let Some(known) = self.connections.get_mut(connection) else { return };
-        let channel = known.channel(session.filter(|_| !self.kind.is_socket), self.numbering);
-        let mut frame = Frame { id: None, data: text, at: self.now };
+        let channel = known.channel(&on, self.numbering);
+        let mut frame = Frame { id: None, data: bytes, number, at: self.now };
         if self.kind.numbered && (!is_answer || self.kind.numbers_answers) {
             channel.last_id += 1;
             // With a named numbering ids are bare numbers, and come again.
-            frame.id = Some(match self.kind.names_epoch {
+            frame.id = Some(Bytes::from(match self.kind.names_epoch {
                 true => channel.last_id.to_string(),
                 false => format!("{}.{}", channel.numbering, channel.last_id),
-            });
+            }));
             channel.ring.push_back((channel.last_id, frame.clone()));
             if channel.ring.len() > RING {
                 channel.ring.pop_front();

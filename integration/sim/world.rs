@@ -1,22 +1,24 @@
 //! Editor, core, remote agent and the network between them, in virtual milliseconds.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use acp_tether::core::roster::Ticket;
 use acp_tether::core::socket::Close;
 use acp_tether::core::{
-    Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
+    Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
+    StreamEvent, StreamId,
 };
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::Value;
+use memchr::memmem;
 
 use super::chance::Chance;
 use super::checks::{Broken, Checks, Request, Seen};
 use super::editor::{Editor, Later, Written};
 use super::faults::{Deed, Fault, Plan, Refusal, Target, What};
-use super::remote::{Frame, Job, Out, Remote, Sort};
+use super::remote::{Body, Frame, Job, Out, Remote, Sort};
 use super::roster::{Asks, Roster};
 
 /// What a run saw.
@@ -38,7 +40,7 @@ pub struct World {
     roster: Roster,
     plan: Plan,
     chance: Chance,
-    queue: BTreeMap<(u64, u64), Due>,
+    queue: BTreeMap<(u64, u64), Box<Due>>,
     queued: u64,
     /// What waits for the next POST or GET that it fits.
     armed: Vec<(Fault, Target)>,
@@ -62,7 +64,7 @@ pub struct World {
     is_over: bool,
     link_epochs: u64,
     /// Openings of a stream in a row with nothing delivered: when the last were.
-    openings: BTreeMap<Option<String>, VecDeque<u64>>,
+    openings: BTreeMap<Option<SessionId>, VecDeque<u64>>,
     /// When the core last asked for a connection, the newest last.
     connects: VecDeque<u64>,
     /// The questions that reached the core: the connection's epoch, and the agent's id.
@@ -109,17 +111,10 @@ enum Way {
 #[derive(Debug)]
 struct Flight {
     hangs: bool,
-    session: Option<String>,
+    session: Option<SessionId>,
     /// It carries an answer to a question.
     is_answer: bool,
     body: Bytes,
-}
-
-/// What tells a question from an answer.
-#[derive(Debug, Default, Deserialize)]
-struct Envelope {
-    id: Option<Value>,
-    method: Option<String>,
 }
 
 /// A GET, from its opening on.
@@ -138,6 +133,17 @@ struct Stream {
     hangs: bool,
     /// It has stalled: what is held.
     held: Option<Vec<Frame>>,
+}
+
+impl Stream {
+    /// It is open, and nothing ended it.
+    fn lives(&self) -> bool {
+        !self.is_dead && !self.is_closed && self.is_open
+    }
+
+    fn session(&self) -> Option<&str> {
+        self.id.session.as_ref().map(|session| &*session.0)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +227,7 @@ impl World {
                     let Some(((at, _), due)) = self.queue.pop_first() else { break };
                     self.now = self.now.max(at);
                     self.remote.now = self.now;
-                    self.happen(due);
+                    self.happen(*due);
                 }
             }
             if let Some(wrong) = self.remote.wrong.take() {
@@ -247,13 +253,16 @@ impl World {
     }
 
     fn at(&mut self, at: u64, due: Due) {
-        self.queued += 1;
-        self.queue.insert((at + self.slept, self.queued), due);
+        self.queue_at(at + self.slept, due);
     }
 
     fn after(&mut self, delay: u64, due: Due) {
+        self.queue_at(self.now + delay, due);
+    }
+
+    fn queue_at(&mut self, at: u64, due: Due) {
         self.queued += 1;
-        self.queue.insert((self.now + delay, self.queued), due);
+        self.queue.insert((at, self.queued), Box::new(due));
     }
 
     fn latency(&mut self) -> u64 {
@@ -280,14 +289,14 @@ impl World {
         if effects.len() > bound {
             self.checks.fail("I18", format!("{} effects of one event", effects.len()));
         }
-        for effect in effects.clone() {
+        for effect in &effects {
             self.perform(effect);
         }
         self.checks.end();
         effects
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: &Effect) {
         if self.is_over {
             return self.checks.fail("I16", format!("after the end: {effect:?}"));
         }
@@ -295,14 +304,14 @@ impl World {
             eprintln!("{:>9} <- {effect:?}", self.now);
         }
         match effect {
-            Effect::Line(line) => self.show(&line),
-            Effect::Post(post) => self.post(post),
-            Effect::Abandon(post) => match self.posts.remove(&post) {
+            Effect::Line(line) => self.show(line),
+            Effect::Post(post) => self.post(post.clone()),
+            Effect::Abandon(post) => match self.posts.remove(post) {
                 Some(flight) => self.checks.gave_up(&flight.body),
                 None => self.checks.fail("I7", "a POST is dropped that is not under way"),
             },
-            Effect::Open(open) => self.open(open),
-            Effect::Close(stream) => self.close(&stream),
+            Effect::Open(open) => self.open(open.clone()),
+            Effect::Close(stream) => self.close(stream),
             // A socket that is no connection.
             Effect::Delete(connection) if connection.id.is_empty() => {}
             Effect::Delete(connection) => {
@@ -312,21 +321,20 @@ impl World {
                 self.after(delay, Due::Delete(id));
             }
             Effect::Log(level, text) => {
-                self.roster.log(&text);
-                self.checks.log(self.now, level, &text);
+                self.roster.log(text);
+                self.checks.log(self.now, *level, text);
             }
-            Effect::Ping(socket) => self.ping(&socket),
+            Effect::Ping(socket) => self.ping(socket),
             Effect::Changed => self.roster.changed(),
             Effect::Rpc(ticket, _) => {
-                let (delay, answer) = self.roster.serve(ticket);
-                self.after(delay, Due::Served(ticket, answer));
+                let (delay, answer) = self.roster.serve(*ticket);
+                self.after(delay, Due::Served(*ticket, answer));
             }
             // Whoever asked takes it.
             Effect::Reply(..) => {}
             Effect::Exit => {
                 self.is_over = true;
-                let open: Vec<_> =
-                    self.checks.open().iter().map(|request| request.line.clone()).collect();
+                let open = self.unanswered(|_| true);
                 if !open.is_empty() {
                     self.checks.fail("I1", format!("unanswered at the end: {open:?}"));
                 }
@@ -342,34 +350,33 @@ impl World {
 
     fn show(&mut self, line: &Bytes) {
         let may_be_idle = self.editor.may_be_idle();
-        if line.windows(8).any(|part| part == b"\"result\"") {
-            self.checks.readable = self
-                .living(Target::Any)
-                .into_iter()
-                .filter(|reader| self.streams[reader].held.is_none())
-                .filter_map(|reader| self.session_of(reader))
-                .collect();
-        }
-        let seen = self.checks.line(self.now, line, &self.remote.sent, may_be_idle);
+        let streams = &self.streams;
+        let moves = |session: &str| {
+            streams.values().any(|stream| {
+                stream.lives() && stream.held.is_none() && stream.session() == Some(session)
+            })
+        };
+        let (seen, number) =
+            self.checks.line(self.now, line, &self.remote.sent, may_be_idle, &moves);
         if let Seen::Answer { request, result: None } = &seen
             && request.method.starts_with("_acp-tether/")
             && self.ended_at.is_none()
         {
             self.checks.fail("E1", "a call that was about to be answered failed");
         }
-        let number = number_of(&text(line));
         self.roster.sees(&seen, number.and_then(|number| self.remote.sent.get(number)));
         if let Seen::Answer { request, result } = &seen
             && request.number > self.editor.first_probe
         {
-            self.judge(&request.method.clone(), request.session.as_deref(), result.is_some());
+            self.judge(&request.method, request.session.as_deref(), result.is_some());
         }
         if let Some((delay, later)) = self.editor.sees(&seen, self.phase == Phase::Calm) {
             self.after(delay, Due::Later(later));
         }
-        let first = self.editor.sessions.first().cloned();
-        if let Some(unlucky) = &mut self.checks.unlucky {
-            *unlucky = first;
+        if let Some(unlucky) = &mut self.checks.unlucky
+            && unlucky.as_ref() != self.editor.sessions.first()
+        {
+            *unlucky = self.editor.sessions.first().cloned();
         }
     }
 
@@ -495,9 +502,9 @@ impl World {
             return;
         }
         let Some(inquiry) = Roster::inquiry(asks, &self.editor.sessions) else {
-            let call = self.roster.call();
+            let call = Rc::new(self.roster.call());
             self.checks.wrote_request(&call);
-            self.step(Event::Line(Bytes::from(call.line)));
+            self.step(Event::Line(Bytes::from(call.line.clone())));
             return;
         };
         if asks == Asks::Reconnect {
@@ -546,7 +553,7 @@ impl World {
         let effects = self.step(Event::Line(Bytes::from(line)));
         if let Some(request) = request {
             let is_refused = effects.iter().any(|effect| {
-                matches!(effect, Effect::Line(line) if text(line).contains("with this id is open"))
+                matches!(effect, Effect::Line(line) if memmem::find(line, b"with this id is open").is_some())
             });
             self.roster.wrote(&request, is_refused);
         }
@@ -555,18 +562,22 @@ impl World {
     // POSTs.
 
     fn post(&mut self, post: Post) {
-        let session = post.session.as_ref().map(|session| session.0.to_string());
-        if let Some(own) = self.checks.posts(self.now, session.as_deref(), &post.body) {
+        let Some(read) = Body::read(&post.body) else {
+            return self.checks.fail("I5", "a POST that is no JSON object");
+        };
+        let scope = post.session.clone();
+        let session = scope.as_ref().map(|session| &*session.0);
+        if let Some(own) = self.checks.posts(self.now, session, &read) {
             self.editor.own = Some(own);
         }
         // An opening for the sake of a message is none that repeats by itself.
-        self.openings.remove(&session);
+        self.openings.remove(&scope);
         let is_connect = post.connection.is_none();
         if is_connect {
             self.watch_connects();
         }
-        let is_answer = self.watch_lane(session.as_deref(), &post.body);
-        let fault = self.armed_for(session.as_deref(), |fault| match fault {
+        let is_answer = self.watch_lane(session, &read, &post.body);
+        let fault = self.armed_for(session, |fault| match fault {
             Fault::ConnectRefused
             | Fault::ConnectHangs
             | Fault::ConnectUnanswered
@@ -580,7 +591,8 @@ impl World {
             _ => false,
         });
         if self.plan.kind.is_socket && !is_connect {
-            let flight = Flight { hangs: false, session, is_answer, body: post.body.clone() };
+            let body = post.body.clone();
+            let flight = Flight { hangs: false, session: scope, is_answer, body };
             self.posts.insert(post.id, flight);
             return self.write_to_socket(post, fault);
         }
@@ -589,7 +601,7 @@ impl World {
         let id = post.id;
         let hangs =
             matches!(fault, Some(Fault::ConnectHangs | Fault::PostHangs | Fault::PostHangsTaken));
-        let flight = Flight { hangs, session, is_answer, body: post.body.clone() };
+        let flight = Flight { hangs, session: scope, is_answer, body: post.body.clone() };
         self.posts.insert(id, flight);
         match fault {
             Some(Fault::ConnectRefused | Fault::PostUnsent) => {
@@ -657,9 +669,7 @@ impl World {
             return self.queue_on(reader, StreamEvent::Ended(End::Closed(close)), None);
         }
         self.written = self.written.max(self.now + delay);
-        self.queued += 1;
-        let arrives = Due::Arrives(Box::new(post), Way::Silent);
-        self.queue.insert((self.written, self.queued), arrives);
+        self.queue_at(self.written, Due::Arrives(Box::new(post), Way::Silent));
     }
 
     /// A ping, which a server that lives answers.
@@ -673,24 +683,22 @@ impl World {
 
     /// One message of a lane is under way (L5), and an answer goes to what asked on this connection
     /// (I8). Whether it is an answer.
-    fn watch_lane(&mut self, session: Option<&str>, body: &Bytes) -> bool {
-        let envelope: Envelope = serde_json::from_slice(body).unwrap_or_default();
-        let is_answer = envelope.method.is_none();
-        if envelope.method.as_deref() == Some("$/cancel_request") {
+    fn watch_lane(&mut self, session: Option<&str>, read: &Body<'_>, body: &Bytes) -> bool {
+        let is_answer = read.method.is_none();
+        if read.method == Some("$/cancel_request") {
             // It goes in the lane of the request that it cancels, without its session.
             return false;
         }
         let before = self.posts.values().find(|flight| {
-            flight.session.as_deref() == session
+            flight.session.as_ref().map(|session| &*session.0) == session
                 && flight.is_answer == is_answer
-                && !flight.body.windows(16).any(|part| part == b"$/cancel_request")
+                && memmem::find(&flight.body, b"$/cancel_request").is_none()
         });
         if let Some(before) = before {
             let what = format!("{} goes beside {}", text(body), text(&before.body));
             self.checks.fail("L5", what);
         }
-        let id = envelope.id.map(|id| id.to_string()).unwrap_or_default();
-        if is_answer && !self.asked.contains(&(self.link_epochs, id)) {
+        if is_answer && !self.asked.contains(&(self.link_epochs, read.id().to_owned())) {
             let what = format!("an answer to what this connection never asked: {}", text(body));
             self.checks.fail("I8", what);
         }
@@ -710,9 +718,10 @@ impl World {
     fn arrives(&mut self, post: &Post, way: Way) {
         let connection = post.connection.as_ref().map(|connection| text(&connection.id));
         let session = post.session.as_ref().map(|session| &*session.0);
-        let taken = self.remote.post(connection.as_deref(), session, &post.body);
+        let read = Body::read(&post.body).expect("the core posts JSON objects");
+        let taken = self.remote.post(connection.as_deref(), session, &read, &post.body);
         if taken.accepted {
-            self.checks.taken(connection.as_deref(), session, &post.body);
+            self.checks.taken(connection.as_deref(), session, &read, &post.body);
         }
         self.carry_out();
         let delay = self.latency();
@@ -734,14 +743,14 @@ impl World {
     // Streams.
 
     fn open(&mut self, open: Open) {
-        let session = open.stream.session.as_ref().map(|session| session.0.to_string());
+        let session = open.stream.session.as_ref().map(|session| &*session.0);
         let reader = open.stream.generation.0;
         self.link_epochs = self.link_epochs.max(open.stream.epoch.0);
-        self.watch_openings(&session);
+        self.watch_openings(&open.stream.session);
         if self.plan.kind.is_socket {
             return self.open_socket(&open);
         }
-        let fault = self.armed_for(session.as_deref(), |fault| {
+        let fault = self.armed_for(session, |fault| {
             matches!(
                 fault,
                 Fault::GetUnsent | Fault::GetBroken | Fault::GetHangs | Fault::GetStatus(_)
@@ -813,7 +822,7 @@ impl World {
     }
 
     /// Openings in a row that deliver nothing come ever more slowly (I11).
-    fn watch_openings(&mut self, session: &Option<String>) {
+    fn watch_openings(&mut self, session: &Option<SessionId>) {
         let now = self.now;
         let openings = self.openings.entry(session.clone()).or_default();
         openings.push_back(now);
@@ -879,40 +888,35 @@ impl World {
 
     /// The remote writes an event.
     fn put(&mut self, reader: u64, frame: Frame) {
-        if frame.at + HELD <= self.now
-            && let Some(number) = number_of(&frame.data)
-        {
-            self.checks.stalls(number);
+        if frame.at + HELD <= self.now {
+            self.checks.stalls(frame.number);
         }
         match self.streams.get_mut(&reader) {
             Some(stream) if !stream.is_dead && !stream.is_closed => {
                 if let Some(held) = &mut stream.held {
-                    if let Some(number) = number_of(&frame.data) {
-                        self.checks.stalls(number);
-                    }
+                    self.checks.stalls(frame.number);
                     return held.push(frame);
                 }
             }
-            _ => return self.is_lost(&frame),
+            _ => return self.is_lost(frame.number, frame.id.is_some()),
         }
-        let session = self.session_of(reader);
-        let number = number_of(&frame.data);
+        let scope = self.streams.get(&reader).and_then(|stream| stream.id.session.clone());
+        let session = scope.as_ref().map(|session| &*session.0);
         if frame.id.is_some()
-            && self.armed_for(session.as_deref(), |fault| fault == Fault::EventTwice).is_some()
+            && self.armed_for(session, |fault| fault == Fault::EventTwice).is_some()
         {
-            let event = message(frame.id.as_deref(), frame.data.clone());
+            let event = message(frame.id.clone(), frame.data.clone());
             self.queue_on(reader, event, None);
         }
-        let is_answer =
-            number.is_some_and(|number| matches!(self.remote.sent[number].sort, Sort::Answer(_)));
+        let is_answer = matches!(self.remote.sent[frame.number].sort, Sort::Answer(_));
         if is_answer
             && frame.id.is_none()
-            && self.armed_for(session.as_deref(), |fault| fault == Fault::AnswerTwice).is_some()
+            && self.armed_for(session, |fault| fault == Fault::AnswerTwice).is_some()
         {
             let event = message(None, frame.data.clone());
             self.queue_on(reader, event, None);
         }
-        self.queue_on(reader, message(frame.id.as_deref(), frame.data), number);
+        self.queue_on(reader, message(frame.id, frame.data), Some(frame.number));
     }
 
     fn queue_on(&mut self, reader: u64, event: StreamEvent, number: Option<usize>) {
@@ -920,8 +924,7 @@ impl World {
         let Some(stream) = self.streams.get_mut(&reader) else { return };
         stream.last = stream.last.max(self.now + delay);
         let at = stream.last;
-        self.queued += 1;
-        self.queue.insert((at, self.queued), Due::Stream(reader, event, number));
+        self.queue_at(at, Due::Stream(reader, event, number));
     }
 
     /// The editor reads again: what waits goes on, in its order.
@@ -954,9 +957,10 @@ impl World {
         {
             let is_closed = stream.is_closed;
             let id = stream.id.clone();
-            if let StreamEvent::Message { id, data: Some(data) } = &event {
-                let id = id.as_ref().map(text);
-                self.is_lost(&Frame { id, data: text(data), at: self.now });
+            if let StreamEvent::Message { id, data: Some(data) } = &event
+                && let Some(number) = number_of(data)
+            {
+                self.is_lost(number, id.is_some());
             }
             if is_closed && self.chance.one_in(4) {
                 self.stale(Event::Stream(id, event));
@@ -977,11 +981,10 @@ impl World {
             stream.is_dead = true;
         }
         let id = stream.id.clone();
-        let session = id.session.as_ref().map(|session| session.0.to_string());
         if let StreamEvent::Message { data, .. } = &event {
-            self.openings.remove(&session);
+            self.openings.remove(&id.session);
             self.connects.clear();
-            self.is_asked(&id, data.as_ref());
+            self.is_asked(&id, number.or_else(|| number_of(data.as_ref()?)));
         }
         self.step(Event::Stream(id, event));
         if let Some(number) = number {
@@ -994,17 +997,16 @@ impl World {
         }
     }
 
-    /// Notes a question that reaches the core.
-    fn is_asked(&mut self, stream: &StreamId, data: Option<&Bytes>) {
-        let read = |data: &Bytes| serde_json::from_slice(data).ok();
-        if let Some(Envelope { id: Some(id), method: Some(_) }) = data.and_then(read) {
-            self.asked.insert((stream.epoch.0, id.to_string()));
+    /// Notes a message that reaches the core, if it is a question.
+    fn is_asked(&mut self, stream: &StreamId, number: Option<usize>) {
+        let message = number.map(|number| &self.remote.sent[number]);
+        if let Some(Sort::Question { id, .. }) = message.map(|message| &message.sort) {
+            self.asked.insert((stream.epoch.0, id.clone()));
         }
     }
 
-    fn is_lost(&mut self, frame: &Frame) {
-        let Some(number) = number_of(&frame.data) else { return };
-        if frame.id.is_some() {
+    fn is_lost(&mut self, number: usize, is_numbered: bool) {
+        if is_numbered {
             // It is sent again, after a pause, or a 410 says that it is not.
             self.checks.stalls(number);
         } else if self.ended_at.is_none() {
@@ -1022,7 +1024,7 @@ impl World {
             stopped = stream.held.take().unwrap_or_default();
         }
         for frame in stopped {
-            self.is_lost(&frame);
+            self.is_lost(frame.number, frame.id.is_some());
         }
         self.will_be_noticed(reader);
     }
@@ -1041,7 +1043,7 @@ impl World {
             return;
         }
         for frame in stream.held.take().unwrap_or_default() {
-            self.queue_on(reader, message(frame.id.as_deref(), frame.data.clone()), None);
+            self.queue_on(reader, message(frame.id, frame.data), None);
         }
         self.queue_on(reader, StreamEvent::Ended(End::Clean), None);
     }
@@ -1055,7 +1057,7 @@ impl World {
         stream.is_dead = true;
         let was_open = stream.is_open;
         for frame in stream.held.take().unwrap_or_default() {
-            self.is_lost(&frame);
+            self.is_lost(frame.number, frame.id.is_some());
         }
         let event = if was_open {
             StreamEvent::Ended(End::Broken(reason.to_owned()))
@@ -1080,10 +1082,10 @@ impl World {
 
     /// What is on its way to an agent that ends, or was taken by it, does not reach the one that starts.
     fn break_posts(&mut self) {
-        self.queue.retain(|_, due| !matches!(due, Due::Agent(_)));
+        self.queue.retain(|_, due| !matches!(**due, Due::Agent(_)));
         for due in self.queue.values_mut() {
-            if let Due::Arrives(post, _) = due {
-                *due = Due::Posted(post.id, Outcome::Broken("the agent ended".into()));
+            if let Due::Arrives(post, _) = &**due {
+                **due = Due::Posted(post.id, Outcome::Broken("the agent ended".into()));
             }
         }
     }
@@ -1118,19 +1120,10 @@ impl World {
         }
     }
 
-    fn session_of(&self, reader: u64) -> Option<String> {
-        let stream = self.streams.get(&reader)?;
-        stream.id.session.as_ref().map(|session| session.0.to_string())
-    }
-
     fn living(&self, target: Target) -> Vec<u64> {
-        let lives = |stream: &Stream| !stream.is_dead && !stream.is_closed && stream.is_open;
         self.streams
             .iter()
-            .filter(|(_, stream)| {
-                let session = stream.id.session.as_ref().map(|session| &*session.0);
-                lives(stream) && self.is_target(target, session)
-            })
+            .filter(|(_, stream)| stream.lives() && self.is_target(target, stream.session()))
             .map(|(reader, _)| *reader)
             .collect()
     }
@@ -1229,12 +1222,12 @@ impl World {
             Fault::TooLargeEvent => return Some(StreamEvent::TooLarge),
             Fault::Garbage => "not JSON".to_owned(),
             _ => {
-                self.session_of(reader)?;
+                self.streams.get(&reader)?.session()?;
                 r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"other"}}"#
                     .to_owned()
             }
         };
-        Some(message(None, data))
+        Some(message(None, Bytes::from(data)))
     }
 
     /// The machine sleeps for eight hours: nothing moves, and every stream is dead afterwards.
@@ -1288,7 +1281,8 @@ impl World {
             let outcome = Outcome::Broken("it hung".into());
             self.after(0, Due::Posted(post, outcome));
         }
-        for question in self.editor.questions() {
+        let questions: Vec<String> = self.editor.questions().cloned().collect();
+        for question in questions {
             self.after(10, Due::Later(Later::Answer(question)));
         }
         if !self.editor.is_up {
@@ -1352,25 +1346,25 @@ impl World {
     }
 
     fn unanswered(&self, counts: impl Fn(&Request) -> bool) -> Vec<String> {
-        let open = self.checks.open().into_iter().filter(|request| counts(request));
+        let open = self.checks.open().filter(|request| counts(request));
         open.map(|request| request.line.clone()).collect()
     }
 }
 
-fn message(id: Option<&str>, data: String) -> StreamEvent {
-    let id = id.map(|id| Bytes::copy_from_slice(id.as_bytes()));
-    StreamEvent::Message { data: Some(Bytes::from(data)), id }
+fn message(id: Option<Bytes>, data: Bytes) -> StreamEvent {
+    StreamEvent::Message { data: Some(data), id }
 }
 
 /// The number `_n` of a message of the remote.
-fn number_of(data: &str) -> Option<usize> {
-    let (_, rest) = data.split_once("\"_n\":")?;
-    let end = rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..end].parse().ok()
+fn number_of(data: &Bytes) -> Option<usize> {
+    const NAME: &[u8] = b"\"_n\":";
+    let rest = &data[memmem::find(data, NAME)? + NAME.len()..];
+    let end = rest.iter().position(|digit| !digit.is_ascii_digit()).unwrap_or(rest.len());
+    str::from_utf8(&rest[..end]).ok()?.parse().ok()
 }
 
-fn text(bytes: &Bytes) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn text(bytes: &Bytes) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 /// The answer that a refusal is.
