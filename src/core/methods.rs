@@ -2,6 +2,7 @@
 //! messages of our own.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -224,8 +225,8 @@ pub fn news(message: &[u8]) -> Option<News> {
         stop_reason: Option<String>,
     }
     // Nearly every update is of another kind, and is not read again to find that out.
-    let text = std::str::from_utf8(message).ok()?;
-    if !text.contains(TITLE) && !text.contains(STATE) {
+    let says = |kind: &str| memmem::find(message, kind.as_bytes()).is_some();
+    if !says(TITLE) && !says(STATE) {
         return None;
     }
     let update: Told = update(message)?;
