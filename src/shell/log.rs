@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::layer::{Filter, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -76,7 +76,7 @@ impl Place {
 pub fn start(level: LogLevel, place: Place) -> Log {
     let line = place.line();
     let (filter, wrong) = filter(level, &std::env::var("RUST_LOG").unwrap_or_default());
-    let looks_closer = filter.max_level_hint().is_none_or(|level| level > LevelFilter::INFO);
+    let looks_closer = most(&filter).is_none_or(|level| level > LevelFilter::INFO);
     let sink = Sink::start(place, !looks_closer);
     // Fails where a log runs already: that one stays.
     let _ = subscriber(filter, line, sink.clone()).try_init();
@@ -86,7 +86,7 @@ pub fn start(level: LogLevel, place: Place) -> Log {
     Log { sink }
 }
 
-fn subscriber(filter: EnvFilter, line: Line, sink: Sink) -> impl Subscriber + Send + Sync {
+fn subscriber(filter: Targets, line: Line, sink: Sink) -> impl Subscriber + Send + Sync {
     let layer = tracing_subscriber::fmt::layer()
         .event_format(line)
         .with_ansi(line.color)
@@ -108,24 +108,29 @@ impl Log {
     }
 }
 
-fn filter(level: LogLevel, wanted: &str) -> (EnvFilter, Option<String>) {
-    let usual = || EnvFilter::new(format!("{OURS}={}", name(level)));
+fn filter(level: LogLevel, wanted: &str) -> (Targets, Option<String>) {
+    let usual = || Targets::new().with_target(OURS, tracing_level(level));
     if wanted.trim().is_empty() {
         return (usual(), None);
     }
-    match EnvFilter::try_new(wanted) {
+    match wanted.parse() {
         Ok(filter) => (filter, None),
         Err(error) => (usual(), Some(error.to_string())),
     }
 }
 
-fn name(level: LogLevel) -> &'static str {
+/// The least important level that passes.
+fn most(filter: &Targets) -> Option<LevelFilter> {
+    Filter::<Registry>::max_level_hint(filter)
+}
+
+fn tracing_level(level: LogLevel) -> Level {
     match level {
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Trace => Level::TRACE,
     }
 }
 
@@ -262,7 +267,7 @@ mod tests {
         ];
         for (wanted, expected, is_wrong) in cases {
             let (filter, wrong) = filter(LogLevel::Info, wanted);
-            assert_eq!(filter.max_level_hint(), Some(expected), "{wanted:?}");
+            assert_eq!(most(&filter), Some(expected), "{wanted:?}");
             assert_eq!(wrong.is_some(), is_wrong, "{wanted:?}");
         }
     }
