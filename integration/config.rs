@@ -173,6 +173,8 @@ fn x1_config_check_warns_of_a_secret_in_a_file_that_others_can_read() {
         (header("s3cret"), 0o644, true),
         (header("s3cret"), 0o600, false),
         (header("${KEY}"), 0o644, false),
+        ("[remotes.a]\nurl = \"http://h\"\nproxy = \"http://a:s3cret@p\"".to_owned(), 0o644, true),
+        ("[remotes.a]\n\nurl = \"http://h?token=s3cret\"".to_owned(), 0o644, true),
     ] {
         let file = File::new(&text);
         fs::set_permissions(&file.path, fs::Permissions::from_mode(mode)).unwrap();
@@ -187,12 +189,14 @@ fn x1_config_check_warns_of_a_secret_in_a_file_that_others_can_read() {
 fn x1_config_show_tells_where_each_value_comes_from_and_hides_what_is_secret() {
     let file = File::new(
         "[remotes.work]\nurl = \"https://host?key=s3cret\"\nhold = \"2m\"\n\
-         bearer-command = \"print-token s3cret\"\nhttp = 2\nheaders = { X-Key = \"s3cret\" }\n",
+         bearer-command = \"print-token s3cret\"\nhttp = 2\nheaders = { X-Key = \"s3cret\" }\n\
+         log-file = \"/home/anna@corp/log\"\nproxy = \"${NAME}:s3cret@p\"\n",
     );
     let words = ["config", "show", "work", "--config", file.path(), "--hold", "1m"];
     let variables = [("ACP_TETHER_HTTP", "1.1"), ("ACP_TETHER_HEADER", "X-Other: s3cret")];
     let (code, output, errors) = run(&words, &variables);
-    assert_eq!((code, &*errors), (Some(0), ""));
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("--proxy") && !errors.contains("s3cret"), "{errors}");
     let row = |key: &str| -> Vec<&str> {
         let line = output.lines().find(|line| line.split_whitespace().next() == Some(key));
         line.unwrap_or_else(|| panic!("{key}: {output}")).split_whitespace().skip(1).collect()
@@ -203,12 +207,13 @@ fn x1_config_show_tells_where_each_value_comes_from_and_hides_what_is_secret() {
     assert_eq!(row("http"), ["1.1", "ACP_TETHER_HTTP"]);
     assert_eq!(row("bearer-command"), ["print-token", "…", &place(4)]);
     assert_eq!(row("headers.X-Key"), ["hidden", &place(6)]);
+    assert_eq!(row("log-file"), ["/home/anna@corp/log", &place(7)]);
+    assert_eq!(row("proxy"), ["hidden", &place(8)]);
     assert_eq!(row("headers.X-Other"), ["hidden", "ACP_TETHER_HEADER"]);
     assert_eq!(row("post-timeout"), ["1m", "default"]);
     assert!(!output.contains("s3cret"), "{output}");
 
-    let (code, output, _) = run(&[&words[..], &["--json"]].concat(), &variables);
-    assert_eq!(code, Some(0));
+    let (_, output, _) = run(&[&words[..], &["--json"]].concat(), &variables);
     let shown: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(shown["file"], file.path());
     let value = |key: &str| {
@@ -232,6 +237,12 @@ fn config_show_fails_where_connect_could_not_start() {
     assert_eq!(code, Some(1));
     assert!(output.contains("ACP_TETHER_UNSET"), "{output}");
     assert!(errors.contains("this cannot be used: --bearer-env"), "{errors}");
+    // The commonest slip with such a flag.
+    let token = ["config", "show", "work", "--config", file.path(), "--bearer-env", "s3cretTOKEN"];
+    let (code, output, errors) = run(&token, &[]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("if it is the token itself"), "{errors}");
+    assert!(!output.contains("s3cret") && !errors.contains("s3cret"), "{output} {errors}");
     let (code, output, errors) = run(&["config", "show", "wrk", "--config", file.path()], &[]);
     assert_eq!((code, &*output), (Some(1), ""));
     assert!(errors.contains("(did you mean `work`?)"), "{errors}");

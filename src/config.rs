@@ -8,11 +8,11 @@ pub mod tls;
 
 use self::proxy::Proxy;
 use self::tls::Tls;
-use crate::cli::{Connect, HttpVersion, OnStreamLoss, Recover, Switch, TransportName};
+use crate::cli::{BearerFlags, Connect, HttpVersion, OnStreamLoss, Recover, Switch, TransportName};
 use crate::core::Settings;
 use crate::core::socket::Transport;
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::env::VarError;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -159,7 +159,8 @@ pub enum Unusable {
     VariableForm(String),
     /// The environment has no such variable.
     #[error(
-        "{flag}: the environment variable {variable} is not set: set it where the editor starts acp-tether"
+        "{flag}: the environment variable {} is not set: set it where the editor starts acp-tether",
+        shown_variable(variable)
     )]
     VariableUnset {
         /// The flag, and of a header its name.
@@ -168,7 +169,7 @@ pub enum Unusable {
         variable: String,
     },
     /// The variable holds bytes that are no text.
-    #[error("{flag}: the environment variable {variable} is not UTF-8")]
+    #[error("{flag}: the environment variable {} is not UTF-8", shown_variable(variable))]
     VariableForeign {
         /// The flag, and of a header its name.
         flag: String,
@@ -178,9 +179,20 @@ pub enum Unusable {
     /// The variable of `--bearer-env` cannot be used.
     #[error("--bearer-env {0}: {1}")]
     BearerVariable(String, &'static str),
+    /// What follows `--bearer-env` is set nowhere, and may be a token itself.
+    #[error(
+        "--bearer-env: what follows it is not the name of a variable that is set; if it is the token itself, \
+         put that into a variable and give the variable's name"
+    )]
+    BearerNoVariable,
     /// The file of `--bearer-file` cannot be used.
-    #[error("--bearer-file: {0}")]
-    BearerFile(String),
+    #[error("--bearer-file {}: {why}", path.display())]
+    BearerFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// Both a header and a token say who sends.
     #[error("{0} and --header Authorization are the same header: leave one of them out")]
     TwoCredentials(&'static str),
@@ -290,15 +302,9 @@ impl Remote {
         flags: &Connect,
         environment: impl Fn(&str) -> Result<String, VarError>,
     ) -> Result<Self, Unusable> {
+        let url = fitting(flags)?;
         let bearer = bearer(flags, &environment)?;
         let headers = headers(&flags.headers, &environment)?;
-        if let Some(bearer) = bearer.as_ref().filter(|_| headers.contains_key(AUTHORIZATION)) {
-            return Err(Unusable::TwoCredentials(bearer.flag()));
-        }
-        let url = endpoint(&flags.url, flags.transport)?;
-        if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
-            return Err(Unusable::RecordSocket);
-        }
         Ok(Self {
             tls: Tls::new(&flags.network, &url)?,
             proxy: Proxy::new(&flags.network, environment)?,
@@ -310,6 +316,31 @@ impl Remote {
             max_message_bytes: flags.max_message_bytes,
         })
     }
+}
+
+/// The endpoint of flags that go together, as far as can be told without variables and files.
+pub(crate) fn fitting(flags: &Connect) -> Result<Url, Unusable> {
+    let is_authorization = |header: &String| {
+        header
+            .split_once(':')
+            .is_some_and(|(name, _)| name.trim().eq_ignore_ascii_case("authorization"))
+    };
+    let bearer = match &flags.bearer {
+        BearerFlags { variable: Some(_), .. } => Some("--bearer-env"),
+        BearerFlags { file: Some(_), .. } => Some("--bearer-file"),
+        BearerFlags { command, .. } => command.as_ref().map(|_| "--bearer-command"),
+    };
+    if let Some(bearer) = bearer.filter(|_| flags.headers.iter().any(is_authorization)) {
+        return Err(Unusable::TwoCredentials(bearer));
+    }
+    let url = endpoint(&flags.url, flags.transport)?;
+    if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
+        return Err(Unusable::RecordSocket);
+    }
+    tls::Unchecked::new(&flags.network.insecure, &url)?;
+    // A variable may hold a whole URL, or a part of one.
+    Proxy::new(&flags.network, |_| Ok("http://x".to_owned()))?;
+    Ok(url)
 }
 
 /// Secrets in the arguments, which every process of the machine can read (K93).
@@ -333,7 +364,7 @@ pub(crate) fn secret_header(text: &str) -> Option<&str> {
 }
 
 /// A secret in the query, which ends up in the logs of every server on the way (K89).
-fn exposed_query(url: &Url) -> Option<String> {
+pub(crate) fn exposed_query(url: &Url) -> Option<String> {
     let word = url.query_pairs().find_map(|(name, _)| secret_word(&name))?;
     Some(format!(
         "the URL's query seems to hold a secret ({word}), and servers on the way write it into their \
@@ -367,18 +398,20 @@ fn bearer(
 ) -> Result<Option<Bearer>, Unusable> {
     if let Some(name) = &flags.bearer.variable {
         let unusable = |problem| Unusable::BearerVariable(name.clone(), problem);
-        let text = environment(name).map_err(|problem| {
-            unusable(match problem {
-                VarError::NotPresent => {
-                    "the variable is not set: set it where the editor starts acp-tether"
-                }
-                VarError::NotUnicode(_) => "the variable is not UTF-8",
-            })
+        let text = environment(name).map_err(|problem| match problem {
+            VarError::NotPresent if !is_usual_name(name) => Unusable::BearerNoVariable,
+            VarError::NotPresent => {
+                unusable("the variable is not set: set it where the editor starts acp-tether")
+            }
+            VarError::NotUnicode(_) => unusable("the variable is not UTF-8"),
         })?;
         return bearer_token(&text).map(|value| Some(Bearer::Fixed(value))).map_err(unusable);
     }
     if let Some(path) = &flags.bearer.file {
-        let unusable = |problem: &dyn std::fmt::Display| Unusable::BearerFile(problem.to_string());
+        let unusable = |problem: &dyn std::fmt::Display| Unusable::BearerFile {
+            path: path.clone(),
+            why: problem.to_string(),
+        };
         if std::fs::metadata(path).map_err(|error| unusable(&error))?.is_file() {
             let text = std::fs::read_to_string(path).map_err(|error| unusable(&error))?;
             bearer_token(&text).map_err(|problem| unusable(&problem))?;
@@ -386,6 +419,18 @@ fn bearer(
         return Ok(Some(Bearer::File(path.clone())));
     }
     Ok(flags.bearer.command.clone().map(Bearer::Command))
+}
+
+/// Whether this is how people name variables; a token is not.
+pub(crate) fn is_usual_name(name: &str) -> bool {
+    let is_usual =
+        |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    !name.is_empty() && name.chars().all(is_usual)
+}
+
+/// The name of a variable, as it may be told: anything else may be a secret (X1).
+fn shown_variable(name: &str) -> &str {
+    if is_usual_name(name) { name } else { "that it names" }
 }
 
 /// The value of `Authorization` for a token as a file, a variable or a command gives it.

@@ -3,9 +3,11 @@
 use super::table::{lines, printable, printable_json};
 use crate::cli::{Check, Config as Words, Show};
 use crate::config::file::{self, File, Remote};
-use crate::config::keys::{self, HEADER, Keys, Setting, Source, URL};
+use crate::config::keys::{self, HEADER, Keys, PROXY, Setting, Source, URL};
 use crate::config::layers::{self, Effective, Refused};
-use crate::config::{Config, endpoint, redacted, secret_header};
+use crate::config::{
+    Config, endpoint, exposed_query, is_usual_name, proxy, redacted, secret_header,
+};
 use clap::ArgMatches;
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -47,7 +49,7 @@ fn check(flags: &Check) -> Result<String, Vec<String>> {
     problems.extend(remotes.iter().flat_map(|remote| remote.all_problems(&keys)));
     if problems.is_empty() {
         let names: Vec<_> = remotes.iter().map(|remote| remote.name.as_str()).collect();
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let names = if names.is_empty() { "none".to_owned() } else { printable(&names.join(", ")) };
         return Ok(format!("{}: no problems; remotes: {names}\n", path.display()));
     }
     problems.sort_by_key(|problem| problem.line);
@@ -60,10 +62,13 @@ fn readable_secret(path: &Path, remotes: &[Remote]) -> Option<String> {
         return None;
     }
     let settings = remotes.iter().flat_map(|remote| &remote.settings);
-    let secret = settings.into_iter().find(|setting| {
-        let value = setting.value.to_str().filter(|_| setting.key == HEADER);
-        value.is_some_and(|header| secret_header(header).is_some())
-    })?;
+    let is_secret = |setting: &&Setting| match (setting.key.as_str(), setting.value.to_str()) {
+        (HEADER, Some(header)) => secret_header(header).is_some(),
+        (PROXY, Some(url)) => proxy::exposed(url).is_some(),
+        (URL, Some(url)) => Url::parse(url).is_ok_and(|url| exposed_query(&url).is_some()),
+        _ => false,
+    };
+    let secret = settings.into_iter().find(is_secret)?;
     Some(format!(
         "warning: {}: others can read this file, and `{}` seems to be a secret: chmod 600 it, or write \
          ${{NAME}} for an environment variable",
@@ -171,19 +176,25 @@ fn masked(setting: &Setting) -> String {
     match (setting.key.as_str(), Url::parse(&value)) {
         (HEADER, _) => HIDDEN.to_owned(),
         ("bearer-command", _) => match value.split_whitespace().next() {
-            // What comes first may be a variable that is set for the command.
-            Some(program) if !program.contains('=') && program != value => format!("{program} …"),
+            Some(program) if !is_word(program) => HIDDEN.to_owned(),
             Some(program) if program == value => value.into_owned(),
-            _ => HIDDEN.to_owned(),
+            Some(program) => format!("{program} …"),
+            None => HIDDEN.to_owned(),
         },
+        ("bearer-env", _) if !is_usual_name(&value) && environment(&value).is_err() => {
+            HIDDEN.to_owned()
+        }
         (URL, _) => endpoint(&value, None).map_or(HIDDEN.to_owned(), |url| redacted(&url)),
         (_, Ok(url)) if url.has_host() => redacted(&url),
+        (PROXY, _) if value != "off" => HIDDEN.to_owned(),
         _ if value.contains("://") => HIDDEN.to_owned(),
-        _ => match value.rsplit_once('@') {
-            Some((_, host)) => format!("{HIDDEN}@{host}"),
-            None => value.into_owned(),
-        },
+        _ => value.into_owned(),
     }
+}
+
+/// A program or its path; anything else may set a variable for the command.
+fn is_word(program: &str) -> bool {
+    program.chars().all(|char| char.is_alphanumeric() || "_./\\:-~".contains(char))
 }
 
 fn environment(name: &str) -> Result<String, VarError> {

@@ -1,6 +1,7 @@
 //! Decides what a configuration file says: its remotes with their settings, and every problem with its
 //! line. No problem shows a value, which may be a secret (X1).
 
+use super::fitting;
 use super::keys::{
     self, HEADER, HEADERS, Keys, Setting, Source, URL, is_switch, is_text, suggestion,
 };
@@ -43,10 +44,13 @@ pub(crate) struct Remote {
 impl Remote {
     /// What is wrong with it, also where each of its keys is right.
     pub fn all_problems(&self, keys: &Keys) -> Vec<Problem> {
-        let together = keys.parse(&self.settings).err().filter(|_| self.problems.is_empty());
-        let together = together.map(|error| {
-            Problem::at(self.line, format!("[remotes.{}]: {}", self.name, keys::told(&error)))
-        });
+        let together = match keys.parse(&self.settings) {
+            _ if !self.problems.is_empty() => None,
+            Ok(flags) => fitting(&flags).err().map(|problem| problem.to_string()),
+            Err(error) => Some(keys::told(&error)),
+        };
+        let together =
+            together.map(|text| Problem::at(self.line, format!("[remotes.{}]: {text}", self.name)));
         self.problems.iter().cloned().chain(together).collect()
     }
 }
@@ -89,10 +93,8 @@ pub(crate) fn usual_path() -> Option<PathBuf> {
 pub(crate) fn read(path: &Path, keys: &Keys) -> Result<File, Problem> {
     let text = text(path).map_err(|(line, text)| Problem { line, text })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let line = |place: Range<usize>| {
-        let before = text.as_bytes().iter().take(place.start);
-        before.filter(|byte| **byte == b'\n').count() + 1
-    };
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line = |place: Range<usize>| ends.partition_point(|end| *end < place.start) + 1;
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut file = File { remotes: Vec::new(), problems: Vec::new() };
     if !errors.is_empty() {
@@ -125,6 +127,7 @@ pub(crate) fn read(path: &Path, keys: &Keys) -> Result<File, Problem> {
         }
     }
     file.remotes.sort_by_key(|remote| remote.line);
+    file.problems.sort_by_key(|problem| problem.line);
     Ok(file)
 }
 
@@ -163,6 +166,10 @@ impl Reading<'_> {
             remote.problems.push(Problem::at(line, text));
             return remote;
         };
+        if name.contains("://") {
+            let text = "a name with :// is taken for a URL: choose another".to_owned();
+            remote.problems.push(Problem::at(line, text));
+        }
         for (key, value) in table {
             self.key(&mut remote, key.get_ref(), (self.line)(key.span()), value);
         }
@@ -273,9 +280,19 @@ fn plain(value: &DeValue<'_>, is_switch: bool, is_text: bool) -> Result<String, 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
+
+    /// A file that a program wrote.
+    #[test]
+    fn the_lines_of_a_large_file_are_right() {
+        let text: String =
+            (0..2_000).map(|number| format!("[remotes.r{number}]\nurl = 1\n")).collect();
+        let told = problems(text);
+        assert_eq!(told.len(), 2_000);
+        assert!(told[1_999].starts_with("c:4000: "), "{}", told[1_999]);
+    }
 
     /// The problems of a file, as they are told.
     fn problems(bytes: impl AsRef<[u8]>) -> Vec<String> {
@@ -385,6 +402,26 @@ mod tests {
         }
         let alone = problems(format!("[remotes.a]\n{url}record-content = true"));
         assert!(alone[0].starts_with("c:1: [remotes.a]: ") && alone[0].contains("--record <FILE>"));
+        for (lines, expected) in [
+            ("url = \"https://h\"\nproxy = \"ftp://s3cret\"", "--proxy begins with something else"),
+            ("url = \"https://h\"\nproxy = \"http://${\"", "`${` begins a variable"),
+            ("url = \"wss://h\"\ntransport = \"http\"", "--transport says http"),
+            ("url = \"https://h\"\ninsecure = \"other\"", "--insecure is for other"),
+            ("url = \"wss://h\"\nrecord = \"s3cret\"", "is not recorded yet"),
+            (
+                "url = \"https://h\"\nbearer-command = \"s3cret\"\nheaders.authorization = \"s3cret\"",
+                "are the same header",
+            ),
+        ] {
+            let [told] = &problems(format!("[remotes.a]\n{lines}"))[..] else { panic!("{lines}") };
+            assert!(told.starts_with("c:1: [remotes.a]: ") && told.contains(expected), "{told}");
+            assert!(!told.contains("s3cret"), "{told}");
+        }
+        for proxy in ["${PROXY}", "http://${USER}:${WORD}@${HOST}:3128", "off"] {
+            assert_eq!(problems(format!("[remotes.a]\n{url}proxy = \"{proxy}\"")), [""; 0]);
+        }
+        let named = problems(format!("[remotes.\"a://b\"]\n{url}"));
+        assert_eq!(named, ["c:1: a name with :// is taken for a URL: choose another"]);
         let two = problems(format!("[remotes.a]\n{url}bearer-file = \"a\"\nbearer-env = \"A\""));
         let expected =
             "c:4: `bearer-env` and `bearer-file` (line 3) are one choice: leave one of them out";

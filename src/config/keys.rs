@@ -18,6 +18,10 @@ pub const URL: &str = "url";
 pub const HEADER: &str = "header";
 /// The flag of a proxy, whose URL may hold a password.
 pub const PROXY: &str = "proxy";
+/// The flag of the certificate that says who we are.
+pub const CLIENT_CERT: &str = "client-cert";
+/// The flag of its key, where that stands in another file.
+pub const CLIENT_KEY: &str = "client-key";
 /// The table of headers of a remote.
 pub const HEADERS: &str = "headers";
 
@@ -168,7 +172,8 @@ pub fn is_text(key: &Arg) -> bool {
 
 /// Of these, the one that was probably meant, as a remark.
 pub fn suggestion<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> String {
-    let ranked = right.into_iter().map(|name| (strsim::jaro_winkler(wrong, name), name));
+    let ranked =
+        right.into_iter().map(|name| (strsim::jaro_winkler(&wrong.to_lowercase(), name), name));
     let best = ranked.max_by(|(one, _), (other, _)| one.total_cmp(other));
     let near = best.filter(|(nearness, _)| *nearness > 0.75);
     near.map(|(_, name)| format!(" (did you mean `{name}`?)")).unwrap_or_default()

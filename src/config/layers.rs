@@ -2,7 +2,9 @@
 //! comes from: the first of them that says anything.
 
 use super::file::{self, Problem, Remote};
-use super::keys::{self, CONFIG, HEADER, Keys, PROXY, Setting, Source, URL, suggestion};
+use super::keys::{
+    self, CLIENT_CERT, CLIENT_KEY, CONFIG, HEADER, Keys, PROXY, Setting, Source, URL, suggestion,
+};
 use super::{Unusable, exposed_headers, proxy};
 use crate::cli::Connect;
 use clap::parser::ValueSource;
@@ -249,7 +251,8 @@ fn all(path: &Path, problems: &[Problem]) -> Unusable {
 }
 
 /// Of each key, what the first layer says that says anything of it or of its choice. Headers are one
-/// choice for each name.
+/// choice for each name; that of the credential is one with the flags of tokens, and a certificate
+/// comes with its own key.
 fn merged(keys: &Keys, layers: [Vec<Setting>; 3]) -> Vec<Setting> {
     let mut merged: Vec<Setting> = Vec::new();
     for layer in layers {
@@ -258,6 +261,8 @@ fn merged(keys: &Keys, layers: [Vec<Setting>; 3]) -> Vec<Setting> {
             let choice = key.map(|key| keys.choice(key)).unwrap_or_default();
             merged.iter().any(|said| match (said.header(), setting.header()) {
                 (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+                _ if is_credential(said) && is_credential(setting) => true,
+                _ if said.key == CLIENT_CERT => [CLIENT_CERT, CLIENT_KEY].contains(&&*setting.key),
                 _ => choice.contains(&said.key.as_str()),
             })
         };
@@ -265,6 +270,13 @@ fn merged(keys: &Keys, layers: [Vec<Setting>; 3]) -> Vec<Setting> {
         merged.extend(new);
     }
     merged
+}
+
+/// Says who sends.
+fn is_credential(setting: &Setting) -> bool {
+    let header = setting.header();
+    setting.key.starts_with("bearer-")
+        || header.is_some_and(|name| name.eq_ignore_ascii_case("authorization"))
 }
 
 /// Layers that are right alone and do not go together.
@@ -383,6 +395,27 @@ mod tests {
             "the environment variables ACP_TETHER_BEARER_ENV and ACP_TETHER_BEARER_FILE are one \
              choice: unset one of them"
         );
+    }
+
+    #[test]
+    fn a_layer_that_says_who_we_are_says_all_of_it() {
+        let typed = flags(&["work", "--header", "authorization: Basic typed"], &[]);
+        assert_eq!(
+            (typed.bearer.command, typed.headers[0].as_str()),
+            (None, "authorization: Basic typed")
+        );
+        let variables = [
+            ("ACP_TETHER_CLIENT_CERT", "below.pem"),
+            ("ACP_TETHER_CLIENT_KEY", "below.key"),
+            ("ACP_TETHER_HEADER", "Authorization: below"),
+        ];
+        let words = ["work", "--client-cert", "typed.both", "--bearer-env", "TYPED"];
+        let Connect { network, headers, .. } = flags(&words, &variables);
+        let pair = (network.client_cert.unwrap(), network.client_key);
+        assert_eq!(pair, (PathBuf::from("typed.both"), None));
+        assert!(headers.iter().all(|header| !header.contains("below")), "{headers:?}");
+        let below = flags(&["work"], &variables).network;
+        assert_eq!(below.client_key, Some(PathBuf::from("below.key")));
     }
 
     #[test]

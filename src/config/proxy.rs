@@ -79,7 +79,7 @@ fn named(
 }
 
 /// A password in the arguments, which every process of the machine can read (K93).
-pub(super) fn exposed(text: &str) -> Option<String> {
+pub(crate) fn exposed(text: &str) -> Option<String> {
     let (before, _) = text.rsplit_once('@')?;
     let (_, user_info) = before.split_once("://")?;
     let (_, password) = user_info.split_once(':')?;

@@ -119,7 +119,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 pub struct Unchecked(Vec<String>);
 
 impl Unchecked {
-    fn new(named: &[String], url: &Url) -> Result<Self, Problem> {
+    pub(super) fn new(named: &[String], url: &Url) -> Result<Self, Problem> {
         let hosts = Self(named.iter().map(|host| plain(host).to_ascii_lowercase()).collect());
         let is_meant = hosts.0.is_empty() || hosts.contains(url.host_str().unwrap_or_default());
         is_meant.then_some(hosts).ok_or_else(|| Problem::OtherHost { named: named.join(", ") })
