@@ -300,7 +300,8 @@ impl Turn {
         let count: usize = count.parse().map_err(|_| Error::invalid_params())?;
         let bytes: usize = bytes.parse().map_err(|_| Error::invalid_params())?;
         for number in 0..count {
-            let text = format!("{:x<bytes$}", format!("{number} "));
+            let mut text = format!("{number} ");
+            text.push_str(&"x".repeat(bytes.saturating_sub(text.len())));
             update_of(&self.session, &chunk("agent_message_chunk", &text), &self.cx)?;
         }
         Ok(())
