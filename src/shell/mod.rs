@@ -180,6 +180,7 @@ impl Shell {
             let waiting = self.output.waiting();
             self.answers = self.answers.min(waiting);
             self.read_on();
+            self.output.send();
             let takes_lines = !self.is_leaving && self.unread.is_empty() && self.keeps_up();
             let takes_streams = takes_streams(self.takes_streams, waiting);
             if takes_streams != mem::replace(&mut self.takes_streams, takes_streams) {
