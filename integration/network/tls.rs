@@ -3,7 +3,7 @@
 
 use super::authority::{Authority, Issued, Validity};
 use super::relay::{Kind, Relay};
-use super::{TRIED_SHORTLY, answer, converse, message, refusal, unusable};
+use super::{TRIED_SHORTLY, answer, converse, message, refusal, until, unusable};
 use crate::peers::agent::Served;
 use crate::peers::conversation::{initialize, new_session, prompt};
 use crate::peers::editor::Editor;
@@ -213,6 +213,29 @@ fn a_certificate_of_ours_that_was_renewed_is_shown_without_a_restart() {
     authority.write("us.pem", &text(authority.issue("anna", Validity::Now)));
     later(&path, 20);
     initialize(&mut editor);
+}
+
+/// A session that is resumed would go on being that of the certificate before.
+#[test]
+fn a_certificate_of_ours_that_worked_is_shown_no_more_once_another_replaces_it() {
+    let authority = Authority::new();
+    for protocols in [BOTH, &["http/1.1"]] {
+        let issued = authority.issue("localhost", Validity::Now);
+        let behind = Behind::tls(&issued, protocols, Some(&authority));
+        let text = |issued: Issued| format!("{}{}", issued.key, issued.certificate);
+        let path = authority.write("us.pem", &text(authority.issue("anna", Validity::Now)));
+        let log = authority.write("log", "");
+        let flags = ["--ca-file", &authority.file, "--client-cert", &path, "--log-file", &log];
+        let mut editor = Editor::connect(&behind.url, &flags);
+        initialize(&mut editor);
+        authority.write("us.pem", &text(authority.issue("anna", Validity::Past)));
+        later(&path, 10);
+        let before = behind.relay.noted().len();
+        behind.relay.cut();
+        let is_refused = || fs::read_to_string(&log).unwrap().contains("--client-cert");
+        until("nobody comes again", || is_refused() || behind.relay.noted().len() > before);
+        assert!(is_refused(), "{:?}", behind.relay.noted());
+    }
 }
 
 /// Sets when a file was written, which the system may tell in whole seconds only.
