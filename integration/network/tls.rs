@@ -134,6 +134,14 @@ fn a_certificate_that_cannot_be_believed_is_told_with_what_to_do() {
 }
 
 #[test]
+fn a_server_that_shows_the_certificate_of_an_authority_is_told_in_words() {
+    let authority = Authority::new();
+    let behind = Behind::tls(&authority.own(), BOTH, None);
+    let message = refusal(&behind.url, &["--ca-file", &authority.file]);
+    assert!(message.contains("basicConstraints=CA:FALSE"), "{message}");
+}
+
+#[test]
 fn a_port_without_tls_and_a_port_with_it_are_told_from_each_other() {
     let authority = Authority::new();
     let served = Served::start();

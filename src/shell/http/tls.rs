@@ -258,6 +258,14 @@ fn certificate(error: &CertificateError) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("its certificate is for another host ({error}): use the name that it is for")
         }
+        // The error of webpki, whose type is not ours to name.
+        CertificateError::Other(error) if error.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is one of an authority, as openssl makes them when asked for a self-signed one, \
+             and no server's: let it be made with basicConstraints=CA:FALSE, or with an authority \
+             sign another one for the server"
+                .to_owned()
+        }
+        CertificateError::Other(error) => format!("its certificate cannot be used: {}", error.0),
         _ => format!("its certificate cannot be used: {error}"),
     }
 }
