@@ -142,3 +142,35 @@ fn k123_s7_a_token_command_that_hangs_does_not_outlive_the_editor() {
         std::thread::yield_now();
     }
 }
+
+/// The end of the connection waits for the token, and the second signal for nothing.
+#[cfg(unix)]
+#[test]
+fn k123_a_token_command_that_hangs_does_not_outlive_a_second_signal() {
+    use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
+    let (served, started) = (Served::start(), Token::holding(""));
+    served.want("Bearer one");
+    let command = format!(
+        "[ -e '{0}.one' ] || {{ touch '{0}.one'; echo one; exit; }}; echo $$ >'{0}'; sleep 600",
+        started.path.display()
+    );
+    let mut editor = Editor::connect(&served.url, &["--bearer-command", &command]);
+    initialize(&mut editor);
+    served.want("Bearer two");
+    editor.request("session/new", &json!({"cwd": "/", "mcpServers": []}));
+    let group = loop {
+        let text = fs::read_to_string(&started.path).unwrap();
+        if let Ok(id) = text.trim().parse() {
+            break Pid::from_raw(id).unwrap();
+        }
+        std::thread::yield_now();
+    };
+    let process = Pid::from_raw(editor.pid().try_into().unwrap()).unwrap();
+    let start = Instant::now();
+    // Until it is gone, however many of them it takes for one.
+    while test_kill_process_group(group).is_ok() {
+        let _ = kill_process(process, Signal::TERM);
+        assert!(start.elapsed() < PATIENCE, "the command lives on");
+        std::thread::yield_now();
+    }
+}
