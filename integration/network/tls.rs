@@ -148,8 +148,21 @@ fn a_port_without_tls_and_a_port_with_it_are_told_from_each_other() {
     let message = refusal(&served.url.replace("http:", "https:"), &["--ca-file", &authority.file]);
     assert!(message.contains("does not speak TLS"), "{message}");
     let behind = Behind::tls(&authority.issue("localhost", Validity::Now), BOTH, None);
-    let message = refusal(&behind.url.replace("https:", "http:"), &[]);
-    assert!(message.contains("let the URL begin with https:"), "{message}");
+    for http in ["auto", "1.1", "2"] {
+        let message = refusal(&behind.url.replace("https:", "http:"), &["--http", http]);
+        assert!(message.contains("let the URL begin with https:"), "{message}");
+    }
+}
+
+/// As servers written in Node and Python do.
+#[test]
+fn a_port_that_closes_without_a_word_may_be_one_with_tls() {
+    let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
+    for http in ["auto", "1.1", "2"] {
+        let message = refusal(&format!("http://{}", silent.address), &["--http", http]);
+        let expected = "if it speaks TLS, let the URL begin with https:";
+        assert!(message.contains(expected), "--http {http}: {message}");
+    }
 }
 
 #[test]

@@ -54,6 +54,14 @@ impl Failure {
             other => other,
         }
     }
+
+    /// The same, if the remote broke off.
+    pub(super) fn with_if_broken(self, doubt: &str) -> Self {
+        match self {
+            Self::Broken(_) => self.with(Some(doubt)),
+            other => other,
+        }
+    }
 }
 
 impl From<Failure> for Outcome {
