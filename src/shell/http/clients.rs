@@ -195,6 +195,7 @@ impl Clients {
         let protocol = match self.version {
             HttpVersion::Http1 => Protocol::Http1,
             _ if self.url.scheme() == "https" => Protocol::Negotiated,
+            _ if self.route.is_read() => Protocol::Http1,
             HttpVersion::Http2 => Protocol::Http2,
             HttpVersion::Auto if self.route.is_proxied() => Protocol::Http1,
             HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {
