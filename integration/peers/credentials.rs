@@ -105,6 +105,21 @@ fn a_token_that_cannot_be_had_is_the_answer_to_initialize() {
 }
 
 #[test]
+fn s9_a_header_that_is_for_the_proxy_or_is_ours_is_refused() {
+    let names =
+        ["Proxy-Authorization", "Proxy-Connection", "Content-Encoding", "Sec-WebSocket-Protocol"];
+    for name in names {
+        let header = format!("{name}: ${{NAME}}");
+        let environment = [("NAME", "s3cret")];
+        let mut editor =
+            Editor::connect_in(&environment, "http://127.0.0.1:9", &["--header", &header]);
+        let answer = initialize(&mut editor);
+        assert_eq!(answer["error"]["data"]["kind"], "config", "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(name), "{answer}");
+    }
+}
+
+#[test]
 fn k89_k93_a_secret_that_others_can_read_is_warned_of_once_and_masked() {
     let served = Served::start();
     let log = TempDir::new().unwrap();
