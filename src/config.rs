@@ -28,16 +28,24 @@ const LONGEST_TOKEN: usize = 16 * 1024;
 const UNUSABLE: u8 = 78;
 
 /// Headers that the protocol or HTTP itself sets; beside them, all that begin with `acp-`.
-const OWNED_HEADERS: [&str; 13] = [
+const OWNED_HEADERS: [&str; 21] = [
     "accept",
     "accept-encoding",
     "cache-control",
     "connection",
+    "content-encoding",
     "content-length",
     "content-type",
     "expect",
     "keep-alive",
     "last-event-id",
+    "proxy-authorization",
+    "proxy-connection",
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "sec-websocket-key",
+    "sec-websocket-protocol",
+    "sec-websocket-version",
     "te",
     "trailer",
     "transfer-encoding",

@@ -53,6 +53,11 @@ impl Authority {
         Self { issuer, directory, file }
     }
 
+    /// Its own certificate, with its key.
+    pub fn own(&self) -> Issued {
+        Issued { certificate: self.issuer.pem(), key: self.issuer.key().serialize_pem() }
+    }
+
     /// A certificate for a name, that of a host or of a person.
     pub fn issue(&self, name: &str, validity: Validity) -> Issued {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();

@@ -67,6 +67,17 @@ fn a_conversation_passes_through_a_forward_proxy() {
     }
 }
 
+/// It would take the greeting of HTTP/2 for a request.
+#[test]
+fn a_proxy_that_reads_the_requests_gets_them_in_http_1_whatever_is_asked_for() {
+    let agent = Agent::start();
+    let proxy = agent.proxy(Kind::Forward(None), PLAIN);
+    let named = url_of("http", &proxy);
+    initialize(&mut Editor::connect(PLAIN, &["--proxy", &named, "--http", "2"]));
+    let noted = proxy.noted();
+    assert!(noted[0].starts_with("POST http://agent.test/acp HTTP/1.1"), "{noted:?}");
+}
+
 #[test]
 fn k93_the_credential_of_a_proxy_comes_from_the_environment_whatever_it_holds() {
     let agent = Agent::start();
@@ -110,6 +121,16 @@ fn l10_a_proxy_that_wants_another_credential_is_asked_once_and_told_from_the_age
             assert_eq!(proxy.noted().len(), 1, "{:?}", proxy.noted());
         }
     }
+}
+
+#[test]
+fn a_socks_proxy_that_takes_no_name_and_no_password_is_told() {
+    let agent = Agent::start();
+    let proxy = agent.proxy(Kind::Socks(None), SECURE);
+    let named = format!("socks5h://anna:${{PASSWORD}}@{}", proxy.address);
+    let environment = [("PASSWORD", "s3cret")];
+    let answer = answer(&mut Editor::connect_in(&environment, SECURE, &agent.flags(&named)));
+    assert!(message(&answer).contains("or takes none"), "{answer}");
 }
 
 #[test]
@@ -256,8 +277,10 @@ fn the_environment_says_which_proxy_and_flags_come_before_it() {
     if cfg!(target_os = "linux") {
         let url = agent.served.url.replace("127.0.0.1", "0.0.0.0");
         let before = plain.noted().len();
-        let excepted = [environment[1], ("NO_PROXY", "0.0.0.0")];
-        initialize(&mut Editor::connect_in(&excepted, &url, &[]));
+        for hosts in ["0.0.0.0", "0.0.0.0:80"] {
+            let excepted = [environment[1], ("NO_PROXY", hosts)];
+            initialize(&mut Editor::connect_in(&excepted, &url, &[]));
+        }
         for flags in [&["--proxy", "off"], &["--no-proxy", "0.0.0.0"]] {
             initialize(&mut Editor::connect_in(&environment, &url, flags));
         }

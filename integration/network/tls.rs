@@ -3,7 +3,7 @@
 
 use super::authority::{Authority, Issued, Validity};
 use super::relay::{Kind, Relay};
-use super::{TRIED_SHORTLY, answer, converse, message, refusal, unusable};
+use super::{TRIED_SHORTLY, answer, converse, message, refusal, until, unusable};
 use crate::peers::agent::Served;
 use crate::peers::conversation::{initialize, new_session, prompt};
 use crate::peers::editor::Editor;
@@ -134,14 +134,35 @@ fn a_certificate_that_cannot_be_believed_is_told_with_what_to_do() {
 }
 
 #[test]
+fn a_server_that_shows_the_certificate_of_an_authority_is_told_in_words() {
+    let authority = Authority::new();
+    let behind = Behind::tls(&authority.own(), BOTH, None);
+    let message = refusal(&behind.url, &["--ca-file", &authority.file]);
+    assert!(message.contains("basicConstraints=CA:FALSE"), "{message}");
+}
+
+#[test]
 fn a_port_without_tls_and_a_port_with_it_are_told_from_each_other() {
     let authority = Authority::new();
     let served = Served::start();
     let message = refusal(&served.url.replace("http:", "https:"), &["--ca-file", &authority.file]);
     assert!(message.contains("does not speak TLS"), "{message}");
     let behind = Behind::tls(&authority.issue("localhost", Validity::Now), BOTH, None);
-    let message = refusal(&behind.url.replace("https:", "http:"), &[]);
-    assert!(message.contains("let the URL begin with https:"), "{message}");
+    for http in ["auto", "1.1", "2"] {
+        let message = refusal(&behind.url.replace("https:", "http:"), &["--http", http]);
+        assert!(message.contains("let the URL begin with https:"), "{message}");
+    }
+}
+
+/// As servers written in Node and Python do.
+#[test]
+fn a_port_that_closes_without_a_word_may_be_one_with_tls() {
+    let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
+    for http in ["auto", "1.1", "2"] {
+        let message = refusal(&format!("http://{}", silent.address), &["--http", http]);
+        let expected = "if it speaks TLS, let the URL begin with https:";
+        assert!(message.contains(expected), "--http {http}: {message}");
+    }
 }
 
 #[test]
@@ -213,6 +234,29 @@ fn a_certificate_of_ours_that_was_renewed_is_shown_without_a_restart() {
     authority.write("us.pem", &text(authority.issue("anna", Validity::Now)));
     later(&path, 20);
     initialize(&mut editor);
+}
+
+/// A session that is resumed would go on being that of the certificate before.
+#[test]
+fn a_certificate_of_ours_that_worked_is_shown_no_more_once_another_replaces_it() {
+    let authority = Authority::new();
+    for protocols in [BOTH, &["http/1.1"]] {
+        let issued = authority.issue("localhost", Validity::Now);
+        let behind = Behind::tls(&issued, protocols, Some(&authority));
+        let text = |issued: Issued| format!("{}{}", issued.key, issued.certificate);
+        let path = authority.write("us.pem", &text(authority.issue("anna", Validity::Now)));
+        let log = authority.write("log", "");
+        let flags = ["--ca-file", &authority.file, "--client-cert", &path, "--log-file", &log];
+        let mut editor = Editor::connect(&behind.url, &flags);
+        initialize(&mut editor);
+        authority.write("us.pem", &text(authority.issue("anna", Validity::Past)));
+        later(&path, 10);
+        let before = behind.relay.noted().len();
+        behind.relay.cut();
+        let is_refused = || fs::read_to_string(&log).unwrap().contains("--client-cert");
+        until("nobody comes again", || is_refused() || behind.relay.noted().len() > before);
+        assert!(is_refused(), "{:?}", behind.relay.noted());
+    }
 }
 
 /// Sets when a file was written, which the system may tell in whole seconds only.

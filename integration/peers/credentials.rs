@@ -105,6 +105,21 @@ fn a_token_that_cannot_be_had_is_the_answer_to_initialize() {
 }
 
 #[test]
+fn s9_a_header_that_is_for_the_proxy_or_is_ours_is_refused() {
+    let names =
+        ["Proxy-Authorization", "Proxy-Connection", "Content-Encoding", "Sec-WebSocket-Protocol"];
+    for name in names {
+        let header = format!("{name}: ${{NAME}}");
+        let environment = [("NAME", "s3cret")];
+        let mut editor =
+            Editor::connect_in(&environment, "http://127.0.0.1:9", &["--header", &header]);
+        let answer = initialize(&mut editor);
+        assert_eq!(answer["error"]["data"]["kind"], "config", "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(name), "{answer}");
+    }
+}
+
+#[test]
 fn k89_k93_a_secret_that_others_can_read_is_warned_of_once_and_masked() {
     let served = Served::start();
     let log = TempDir::new().unwrap();
@@ -138,6 +153,38 @@ fn k123_s7_a_token_command_that_hangs_does_not_outlive_the_editor() {
     // The shell and its `sleep` are one group.
     let start = Instant::now();
     while rustix::process::test_kill_process_group(pid).is_ok() {
+        assert!(start.elapsed() < PATIENCE, "the command lives on");
+        std::thread::yield_now();
+    }
+}
+
+/// The end of the connection waits for the token, and the second signal for nothing.
+#[cfg(unix)]
+#[test]
+fn k123_a_token_command_that_hangs_does_not_outlive_a_second_signal() {
+    use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
+    let (served, started) = (Served::start(), Token::holding(""));
+    served.want("Bearer one");
+    let command = format!(
+        "[ -e '{0}.one' ] || {{ touch '{0}.one'; echo one; exit; }}; echo $$ >'{0}'; sleep 600",
+        started.path.display()
+    );
+    let mut editor = Editor::connect(&served.url, &["--bearer-command", &command]);
+    initialize(&mut editor);
+    served.want("Bearer two");
+    editor.request("session/new", &json!({"cwd": "/", "mcpServers": []}));
+    let group = loop {
+        let text = fs::read_to_string(&started.path).unwrap();
+        if let Ok(id) = text.trim().parse() {
+            break Pid::from_raw(id).unwrap();
+        }
+        std::thread::yield_now();
+    };
+    let process = Pid::from_raw(editor.pid().try_into().unwrap()).unwrap();
+    let start = Instant::now();
+    // Until it is gone, however many of them it takes for one.
+    while test_kill_process_group(group).is_ok() {
+        let _ = kill_process(process, Signal::TERM);
         assert!(start.elapsed() < PATIENCE, "the command lives on");
         std::thread::yield_now();
     }

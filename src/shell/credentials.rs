@@ -5,10 +5,12 @@ use crate::config::{Bearer, bearer_token};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use std::io;
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
@@ -19,8 +21,8 @@ use tokio::time::timeout;
 const READING: Duration = Duration::from_secs(30);
 /// After which time the log says what is waited for.
 const SLOW: Duration = Duration::from_secs(3);
-/// The most that a command may print.
-const PRINTED: u64 = 64 * 1024;
+/// The most that a file may hold and a command may print.
+const LONGEST: u64 = 64 * 1024;
 /// What a command printed before it ended is there at once; a helper that it leaves behind may keep
 /// its output open for ever.
 const REST: Duration = Duration::from_millis(100);
@@ -30,8 +32,16 @@ const REST: Duration = Duration::from_millis(100);
 pub(super) struct Credentials {
     headers: HeaderMap,
     bearer: Option<Bearer>,
-    /// The last reading of the token, which may be under way.
-    reading: Mutex<Option<Reading>>,
+    last: Mutex<Last>,
+}
+
+/// The last reading of the token.
+#[derive(Debug, Default)]
+struct Last {
+    /// It may be under way.
+    reading: Option<Reading>,
+    /// What it gave was refused.
+    is_refused: bool,
 }
 
 type Read = Result<HeaderValue, String>;
@@ -41,11 +51,11 @@ type Reading = Shared<BoxFuture<'static, Read>>;
 impl Credentials {
     /// Headers that stay as they are for the life of the process, and where the token comes from.
     pub(super) fn new(headers: HeaderMap, bearer: Option<Bearer>) -> Self {
-        Self { headers, bearer, reading: Mutex::new(None) }
+        Self { headers, bearer, last: Mutex::default() }
     }
 
-    /// The headers for one request. `renew`: the last credential was refused, so the token is read
-    /// again.
+    /// The headers for one request. `renew`: one with the same message was refused, so the token is read
+    /// again, unless it was since.
     ///
     /// # Errors
     /// The token cannot be had: why, without anything of it (X1).
@@ -57,14 +67,28 @@ impl Credentials {
         Ok(headers)
     }
 
+    /// The remote refused a request with this `Authorization`. What was read since is another matter.
+    pub(super) fn refused(&self, sent: &HeaderValue) {
+        let mut last = self.last();
+        let is_last =
+            |reading: &Reading| matches!(reading.peek(), Some(Ok(token)) if token == sent);
+        last.is_refused |= last.reading.as_ref().is_some_and(is_last);
+    }
+
+    /// The remote refused the last request with a credential, whatever that was.
+    pub(super) fn last_refused(&self) {
+        self.last().is_refused = true;
+    }
+
     fn reading(&self, bearer: &Bearer, renew: bool) -> Reading {
-        let mut last = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last();
+        let is_refused = last.is_refused;
         let serves = |reading: &&Reading| match reading.peek() {
-            Some(token) => token.is_ok() && !renew,
+            Some(token) => token.is_ok() && !(renew && is_refused),
             // Many are refused at once. What is being read for one is new for all.
             None => true,
         };
-        if let Some(reading) = last.as_ref().filter(serves) {
+        if let Some(reading) = last.reading.as_ref().filter(serves) {
             return reading.clone();
         }
         let flag = bearer.flag();
@@ -73,7 +97,13 @@ impl Credentials {
             let token = task.await.unwrap_or_else(|error| Err(error.to_string()));
             token.map_err(|problem| format!("{flag} gave no token: {problem}"))
         };
-        last.insert(told.boxed().shared()).clone()
+        last.is_refused = false;
+        last.reading.insert(told.boxed().shared()).clone()
+    }
+
+    /// No code panics while it holds the lock.
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,7 +134,17 @@ async fn read(bearer: Bearer) -> Read {
 }
 
 async fn contents(path: PathBuf) -> io::Result<String> {
-    spawn_blocking(|| std::fs::read_to_string(path)).await?
+    spawn_blocking(|| {
+        let mut text = String::new();
+        // A device may have no end.
+        let mut file = std::fs::File::open(path)?.take(LONGEST + 1);
+        file.read_to_string(&mut text)?;
+        match file.limit() {
+            0 => Err(io::Error::other("it holds more than 64 KiB: name the file of a token")),
+            _ => Ok(text),
+        }
+    })
+    .await?
 }
 
 /// What a command of the person's shell prints. What it says beside that is not shown: it may be
@@ -114,20 +154,27 @@ async fn output(command: &str) -> io::Result<String> {
     let mut command_line = Command::new(shell);
     command_line.args([flag, command]).stdin(Stdio::null()).stdout(Stdio::piped());
     command_line.stderr(Stdio::null()).kill_on_drop(true);
-    #[cfg(unix)]
-    command_line.process_group(0);
-    let mut group = Group(command_line.spawn()?);
-    let mut printed = group.0.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.take(PRINTED);
+    let mut group = Group::start(&mut command_line)?;
+    let mut printed =
+        group.command.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.take(LONGEST + 1);
     let mut text = Vec::new();
+    let too_long = || io::Error::other("it prints more than 64 KiB: have it print the token only");
     // It is read meanwhile, so that what it prints finds room.
     let status = tokio::select! {
-        status = group.0.wait() => status?,
-        Err(error) = async {
-            printed.read_to_end(&mut text).await?;
-            std::future::pending::<io::Result<()>>().await
+        status = group.command.wait() => status?,
+        error = async {
+            match printed.read_to_end(&mut text).await {
+                Ok(_) if printed.limit() == 0 => too_long(),
+                Ok(_) => std::future::pending().await,
+                Err(error) => error,
+            }
         } => return Err(error),
     };
+    drop(group);
     let _ = timeout(REST, printed.read_to_end(&mut text)).await;
+    if printed.limit() == 0 {
+        return Err(too_long());
+    }
     if !status.success() {
         return Err(io::Error::other(format!("it ended with {status}; run it by hand to see why")));
     }
@@ -136,14 +183,50 @@ async fn output(command: &str) -> io::Result<String> {
 
 /// A command with all that it started, which ends with it where nobody waits any more (K123). What a
 /// command leaves behind that ended by itself may stay.
-struct Group(Child);
+struct Group {
+    command: Child,
+    #[cfg(unix)]
+    id: Option<Pid>,
+}
 
+/// The groups of the commands that run, for an end of the process at which nothing is dropped.
+#[cfg(unix)]
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+#[cfg(unix)]
+impl Group {
+    fn start(command: &mut Command) -> io::Result<Self> {
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let command = command.process_group(0).spawn()?;
+        let id = command.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        running.extend(id);
+        Ok(Self { command, id })
+    }
+}
+
+#[cfg(not(unix))]
+impl Group {
+    fn start(command: &mut Command) -> io::Result<Self> {
+        command.spawn().map(|command| Self { command })
+    }
+}
+
+#[cfg(unix)]
 impl Drop for Group {
     fn drop(&mut self) {
-        #[cfg(unix)]
-        if let Some(group) = self.0.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|group| Some(*group) != self.id);
+        if let Some(group) = self.id.filter(|_| self.command.id().is_some()) {
+            let _ = kill_process_group(group, Signal::KILL);
         }
+    }
+}
+
+/// Ends the commands that run: the process ends at once.
+pub(super) fn end_commands() {
+    #[cfg(unix)]
+    for group in RUNNING.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let _ = kill_process_group(*group, Signal::KILL);
     }
 }
 
@@ -159,6 +242,10 @@ mod tests {
         (directory, path)
     }
 
+    fn bearer(token: &str) -> HeaderValue {
+        bearer_token(token).unwrap()
+    }
+
     async fn sent(credentials: &Credentials, renew: bool) -> Result<String, String> {
         let headers = credentials.headers(renew).await?;
         assert!(headers[AUTHORIZATION].is_sensitive());
@@ -172,8 +259,12 @@ mod tests {
         assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer one");
         std::fs::write(&path, "Bearer two").unwrap();
         assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer one");
+        credentials.refused(&bearer("one"));
+        assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer one");
         assert_eq!(sent(&credentials, true).await.unwrap(), "Bearer two");
         std::fs::remove_file(&path).unwrap();
+        assert_eq!(sent(&credentials, true).await.unwrap(), "Bearer two");
+        credentials.last_refused();
         assert!(sent(&credentials, true).await.unwrap_err().starts_with("--bearer-file gave no"));
     }
 
@@ -184,6 +275,7 @@ mod tests {
         let command = format!("echo run >>'{0}'; wc -l <'{0}'", path.display());
         let credentials = Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)));
         assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer 1");
+        credentials.refused(&bearer("1"));
         let refused = (0..8).map(|_| sent(&credentials, true));
         let tokens = futures_util::future::join_all(refused).await;
         assert!(tokens.iter().all(|token| *token == Ok("Bearer 2".to_owned())), "{tokens:?}");
@@ -191,10 +283,41 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
+    async fn k85_requests_that_are_refused_one_after_the_other_run_the_command_once() {
+        let (_directory, path) = file("");
+        let command = format!("echo run >>'{0}'; wc -l <'{0}'", path.display());
+        let credentials = Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)));
+        assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer 1");
+        for _ in 0..3 {
+            credentials.refused(&bearer("1"));
+            assert_eq!(sent(&credentials, true).await.unwrap(), "Bearer 2");
+        }
+        credentials.refused(&bearer("2"));
+        credentials.refused(&bearer("1"));
+        assert_eq!(sent(&credentials, true).await.unwrap(), "Bearer 3");
+    }
+
+    #[tokio::test]
+    async fn a_file_without_an_end_is_no_token_and_is_not_read_whole() {
+        let endless = PathBuf::from("/dev/zero");
+        if endless.exists() {
+            let told = contents(endless).await.unwrap_err().to_string();
+            assert!(told.contains("more than 64 KiB"), "{told}");
+        }
+        let (_directory, path) = file(&"x".repeat(64 * 1024));
+        assert_eq!(contents(path.clone()).await.unwrap().len(), 64 * 1024);
+        std::fs::write(&path, "x".repeat(64 * 1024 + 1)).unwrap();
+        assert!(contents(path).await.is_err());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
     async fn x1_a_command_that_fails_says_so_without_its_output() {
         for (command, expected) in [
             ("echo s3cret; echo s3cret >&2; exit 3", "exit status: 3"),
-            ("yes s3cret | head -c 100000", "more than one word"),
+            ("yes s3cret | head -c 65536", "more than one word"),
+            ("yes s3cret | head -c 65537", "more than 64 KiB"),
+            ("yes s3cret", "more than 64 KiB"),
             ("true", "it is empty"),
             ("echo s3cret one", "more than one word"),
             ("printf '\\377'", "not UTF-8"),

@@ -23,7 +23,7 @@ use crate::core::{
 };
 use bytes::Bytes;
 use reqwest::header::{COOKIE, HeaderMap};
-use reqwest::{StatusCode, Upgraded};
+use reqwest::{Client, StatusCode, Upgraded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -166,9 +166,21 @@ impl Link {
         self.credentials.headers(renew).await.map_err(Failure::NoCredential)
     }
 
+    /// Sends a request. That its credential is refused is remembered.
+    async fn send(&self, outgoing: Outgoing, client: &Client) -> Result<Sent, Failure> {
+        let credential = outgoing.credential();
+        let sent = outgoing.send(client, &self.clients).await?;
+        if let (Sent::Answered { response, .. }, Some(credential)) = (&sent, credential)
+            && response.status() == StatusCode::UNAUTHORIZED
+        {
+            self.credentials.refused(&credential);
+        }
+        Ok(sent)
+    }
+
     async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {
         let client = self.clients.for_posts().await?;
-        let response = outgoing.send(&client, &self.clients).await?;
+        let response = self.send(outgoing, &client).await?.answer()?;
         answer::read(response, self.remote.max_message_bytes).await
     }
 
@@ -183,9 +195,13 @@ impl Link {
     }
 
     async fn ask_for_socket(&self, renew: bool) -> Result<(Sent, Key), Failure> {
+        if renew {
+            // A socket can refuse it with its close, and is one of its kind.
+            self.credentials.last_refused();
+        }
         let headers = self.headers(renew).await?;
         let (request, key) = Outgoing::socket(&self.remote.url, headers)?;
-        let sent = request.followed(&self.clients.for_sockets()?, &self.clients).await?;
+        let sent = self.send(request, &self.clients.for_sockets()?).await?;
         Ok((sent, key))
     }
 
@@ -206,11 +222,10 @@ impl Link {
     async fn opened(&self, open: Open) -> Result<(reqwest::Response, Place), Failure> {
         let place = self.clients.for_stream().await?;
         let headers = self.headers(open.renew_credential).await?;
-        let response = Outgoing::stream(&self.remote.url, headers)
+        let outgoing = Outgoing::stream(&self.remote.url, headers)
             .of(Some(&open.connection), open.stream.session.as_ref())?
-            .from(open.cursor.as_ref(), self.remote.cursor_in_query)?
-            .send(&place.client, &self.clients)
-            .await?;
+            .from(open.cursor.as_ref(), self.remote.cursor_in_query)?;
+        let response = self.send(outgoing, &place.client).await?.answer()?;
         Ok((response, place))
     }
 }

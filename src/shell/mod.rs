@@ -262,7 +262,7 @@ impl Shell {
 
     fn signalled(&mut self) {
         if self.is_leaving {
-            process::exit(self.code.into());
+            end(self.code);
         }
         tracing::info!("a signal came: ending");
         self.leave();
@@ -271,10 +271,10 @@ impl Shell {
     /// The editor is gone.
     fn leave(&mut self) {
         self.is_leaving = true;
-        let code = self.code.into();
+        let code = self.code;
         thread::spawn(move || {
             thread::sleep(WATCHDOG);
-            process::exit(code);
+            end(code);
         });
         // Here, because no way to end comes past this one; it may wait for the disk.
         self.inquiries.entry = None;
@@ -332,6 +332,12 @@ impl Shell {
             let _ = ends.send(Event::Rpc(ticket, response));
         });
     }
+}
+
+/// Ends the process where it stands, and what it started with it.
+fn end(code: u8) -> ! {
+    credentials::end_commands();
+    process::exit(code.into())
 }
 
 impl From<Line> for Event {

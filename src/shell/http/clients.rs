@@ -13,6 +13,7 @@ use crate::config::tls::Tls;
 use reqwest::cookie::Jar;
 use reqwest::header::COOKIE;
 use reqwest::{Client, ClientBuilder, Response, Url, redirect};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ const STREAMS_PER_CLIENT: usize = 64;
 /// What is wrong where `http:` meets TLS.
 pub(super) const SPEAKS_TLS: &str = "it speaks TLS at this port: let the URL begin with https:";
 
+/// What may be wrong where a server closes that was spoken to without TLS: many do so without a word.
+const MAY_SPEAK_TLS: &str = "if it speaks TLS, let the URL begin with https:";
+
 /// What is spoken with a server of which that cannot be found out.
 const ASSUMED: Protocol = Protocol::Http1;
 
@@ -57,6 +61,8 @@ pub(super) struct Clients {
     jar: Arc<Jar>,
     /// What is spoken, once that is known.
     protocol: tokio::sync::Mutex<Option<Protocol>>,
+    /// It has answered once, so that the scheme of the URL is right.
+    has_answered: AtomicBool,
     posts: Mutex<Option<Shared>>,
     sockets: Mutex<Option<Shared>>,
     streams: Mutex<Vec<Shared>>,
@@ -98,6 +104,7 @@ impl Clients {
             handshake: Mutex::default(),
             jar: Arc::new(jar(remote)),
             protocol: tokio::sync::Mutex::default(),
+            has_answered: AtomicBool::new(false),
             posts: Mutex::default(),
             sockets: Mutex::default(),
             streams: Mutex::default(),
@@ -155,7 +162,15 @@ impl Clients {
         if passed.is_ok() {
             // What was assumed of the server is so.
             self.protocol.lock().await.get_or_insert(ASSUMED);
+            self.has_answered.store(true, Ordering::Relaxed);
         }
+        let is_plain = self.url.scheme() == "http" && !self.route.is_proxied();
+        let passed = match passed {
+            Err(failure) if is_plain && !self.has_answered.load(Ordering::Relaxed) => {
+                Err(failure.with_if_broken(MAY_SPEAK_TLS))
+            }
+            passed => passed,
+        };
         match (&*lock(&self.handshake), passed) {
             (Some(handshake), Ok(response)) => {
                 handshake.answered();
@@ -180,6 +195,7 @@ impl Clients {
         let protocol = match self.version {
             HttpVersion::Http1 => Protocol::Http1,
             _ if self.url.scheme() == "https" => Protocol::Negotiated,
+            _ if self.route.is_read() => Protocol::Http1,
             HttpVersion::Http2 => Protocol::Http2,
             HttpVersion::Auto if self.route.is_proxied() => Protocol::Http1,
             HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {

@@ -146,8 +146,7 @@ impl Link {
         let outgoing = Outgoing::post(&self.remote.url, headers, message.into());
         let outgoing = outgoing.of(connection, None).map_err(lost)?;
         let client = self.clients.for_posts().await.map_err(lost)?;
-        let (response, moved_to) =
-            answered(outgoing.followed(&client, &self.clients).await.map_err(lost)?)?;
+        let (response, moved_to) = answered(self.send(outgoing, &client).await.map_err(lost)?)?;
         let version = response.version();
         let response = answer::read(response, self.remote.max_message_bytes).await.map_err(lost)?;
         Ok(Answered { response, version, moved_to })
@@ -166,8 +165,7 @@ impl Link {
             .of(Some(connection), None)
             .and_then(|outgoing| outgoing.from(cursor, self.remote.cursor_in_query))
             .map_err(lost)?;
-        let (response, _) =
-            answered(outgoing.followed(&place.client, &self.clients).await.map_err(lost)?)?;
+        let (response, _) = answered(self.send(outgoing, &place.client).await.map_err(lost)?)?;
         if !is_stream(&response) {
             let read = answer::read(response, limits::ERROR_BODY_BYTES).await;
             return read.map(Opened::Refused).map_err(lost);

@@ -11,9 +11,9 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
-    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap,
+    HeaderName, HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
+    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use reqwest::{Client, Method, Request, Response, Url};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -51,6 +51,14 @@ impl Failure {
         match self {
             Self::Unsent(reason) => Self::Unsent(told(reason)),
             Self::Broken(reason) => Self::Broken(told(reason)),
+            other => other,
+        }
+    }
+
+    /// The same, if the remote broke off.
+    pub(super) fn with_if_broken(self, doubt: &str) -> Self {
+        match self {
+            Self::Broken(_) => self.with(Some(doubt)),
             other => other,
         }
     }
@@ -204,17 +212,13 @@ impl Outgoing {
         Ok(self)
     }
 
-    /// Sends it, and again to where the remote redirects within its own origin (L8).
-    pub(super) async fn send(
-        self,
-        client: &Client,
-        clients: &Clients,
-    ) -> Result<Response, Failure> {
-        self.followed(client, clients).await?.answer()
+    /// What says who sends it.
+    pub(super) fn credential(&self) -> Option<HeaderValue> {
+        self.headers.get(AUTHORIZATION).cloned()
     }
 
-    /// The same, told with where it went.
-    pub(super) async fn followed(
+    /// Sends it, and again to where the remote redirects within its own origin (L8).
+    pub(super) async fn send(
         mut self,
         client: &Client,
         clients: &Clients,

@@ -8,10 +8,11 @@ use reqwest::{ClientBuilder, Response, StatusCode, Url};
 
 /// What hyper-util says where a proxy wants a credential, or another one. Its errors have no types that
 /// could be named.
-const WANTS_CREDENTIALS: [&str; 3] = [
+const WANTS_CREDENTIALS: [&str; 4] = [
     "tunnel error: proxy authorization required",
     "SOCKS error: credentials not accepted",
     "SOCKS error: server does not support user/pass authentication",
+    "SOCKS error: server implements authentication incorrectly",
 ];
 /// The same where the proxy cannot be reached, and where it is to blame for all else.
 const UNREACHABLE: [&str; 1] = ["failed to create underlying connection"];
@@ -34,11 +35,11 @@ impl Route {
     /// stands between this machine and itself (K91).
     pub(super) fn to(url: &Url, flags: &Proxy) -> Self {
         let choice = if is_excepted(url, &flags.exceptions) { &Choice::Off } else { &flags.choice };
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let host = plain(url.host_str().unwrap_or_default());
         let proxy = match choice {
             Choice::Off => None,
             Choice::Named(proxy) => Some(redacted(proxy)),
-            Choice::System if is_loopback(host) => None,
+            Choice::System if is_loopback(host) || is_excepted(url, &environment()) => None,
             Choice::System => intercepted(&Matcher::from_system(), url),
         };
         let proxy = proxy.map(|proxy| proxy.trim_end_matches('/').to_owned());
@@ -61,6 +62,11 @@ impl Route {
             return false;
         };
         self.is_proxied() && reason.contains("the proxy ")
+    }
+
+    /// Whether a proxy reads the requests, which it takes in HTTP/1.1.
+    pub(super) fn is_read(&self) -> bool {
+        !self.is_tunnel && self.proxy.as_ref().is_some_and(|proxy| proxy.starts_with("http"))
     }
 
     /// Whether TLS is spoken with the proxy itself.
@@ -132,8 +138,10 @@ impl Route {
 /// Trying the same again would only get the person's account locked.
 fn wants_credentials(proxy: &str) -> Failure {
     let form = proxy.replacen("://", "://NAME:${PASSWORD}@", 1);
+    // It says no to whatever is not its way.
+    let none = if proxy.starts_with("socks") { ", or takes none" } else { "" };
     Failure::NoCredential(format!(
-        "the proxy {proxy} wants a user name and a password, or others than it got: write --proxy \
+        "the proxy {proxy} wants a user name and a password, or others than it got{none}: write --proxy \
          '{form}', with the password in the environment variable PASSWORD"
     ))
 }
@@ -143,12 +151,79 @@ fn intercepted(proxies: &Matcher, url: &Url) -> Option<String> {
     Some(proxies.intercept(&url.as_str().parse().ok()?)?.uri().to_string())
 }
 
+/// The exceptions of the environment, as the matcher takes them from it.
+fn environment() -> String {
+    let variables = ["NO_PROXY", "no_proxy"].into_iter();
+    variables.filter_map(|name| std::env::var(name).ok()).next().unwrap_or_default()
+}
+
 fn is_excepted(url: &Url, exceptions: &str) -> bool {
+    let exceptions: Vec<&str> = exceptions.split(',').map(|host| exception(host.trim())).collect();
     // The matcher takes this for names only.
-    if exceptions.split(',').any(|host| host.trim() == "*") {
+    if exceptions.contains(&"*") {
         return true;
     }
+    let mut url = url.clone();
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_owned();
+    // Fails for none that is part of a URL already.
+    let _ = url.set_host(Some(&host));
     // A matcher for everything has the same rules for exceptions as the environment's.
-    let all = Matcher::builder().all("http://any").no(exceptions).build();
-    intercepted(&all, url).is_none()
+    let all = Matcher::builder().all("http://any").no(exceptions.join(",")).build();
+    intercepted(&all, &url).is_none()
+}
+
+/// An exception as the matcher knows it, which takes ports, brackets and wildcards for parts of names.
+fn exception(host: &str) -> &str {
+    let without_port = match host.rsplit_once(':') {
+        Some((before, _)) if before.ends_with(']') || !before.contains(':') => before,
+        _ => host,
+    };
+    let host = plain(without_port);
+    host.strip_prefix("*.").unwrap_or(host)
+}
+
+/// A host without the brackets of an IPv6 address and the dot that ends a name.
+fn plain(host: &str) -> &str {
+    host.trim_matches(['[', ']']).trim_end_matches('.')
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k91_an_exception_is_meant_however_it_is_written() {
+        let cases = [
+            ("a.example.test", "a.example.test:80"),
+            ("a.example.test", "b.test, *.example.test"),
+            ("a.example.test", ".example.test:8080"),
+            ("a.example.test", "EXAMPLE.TEST."),
+            ("a.example.test.", "example.test"),
+            ("example.test", "*.example.test"),
+            ("10.1.2.3", "10.1.2.3:80"),
+            ("10.1.2.3", "10.0.0.0/8"),
+            ("[::9]", "::9"),
+            ("[::9]", "[::9]"),
+            ("[::9]", "[::9]:80"),
+            ("[fd00::9]", "fd00::/8"),
+            ("[::9]", "a.test,*"),
+        ];
+        for (host, exceptions) in cases {
+            let url = Url::parse(&format!("http://{host}:80/acp")).unwrap();
+            assert!(is_excepted(&url, exceptions), "{host} by {exceptions}");
+        }
+        for exceptions in ["", "*.a.example.test", "xample.test", "[::9]", "10.0.0.0/8", ".", ":80"]
+        {
+            let url = Url::parse("http://example.test/acp").unwrap();
+            assert!(!is_excepted(&url, exceptions), "{exceptions}");
+        }
+    }
+
+    #[test]
+    fn k91_the_dot_that_ends_a_name_makes_no_other_host() {
+        let proxy = Proxy { choice: Choice::System, exceptions: String::new() };
+        let url = Url::parse("http://localhost./acp").unwrap();
+        assert!(!Route::to(&url, &proxy).is_proxied());
+    }
 }

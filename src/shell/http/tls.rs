@@ -1,8 +1,8 @@
 //! Decides which servers are believed and who we are to them, and tells what was wrong with TLS.
 
 use crate::config::tls::{Identity, Tls, Unchecked};
-use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
@@ -48,12 +48,16 @@ impl Handshake {
         let identity = Arc::new(Shown { identity, is_asked_for: AtomicBool::new(false) });
         let trust = Trust::new(tls, Arc::clone(&provider))?;
         let seen = Arc::clone(&trust.seen);
-        let config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(trust))
             .with_client_cert_resolver(Arc::clone(&identity) as _);
+        if identity.has_certs() {
+            // A session that is resumed is that of the certificate it began with, also after a renewal.
+            config.resumption = Resumption::disabled();
+        }
         Ok(Self { config, identity, seen })
     }
 
@@ -254,6 +258,14 @@ fn certificate(error: &CertificateError) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("its certificate is for another host ({error}): use the name that it is for")
         }
+        // The error of webpki, whose type is not ours to name.
+        CertificateError::Other(error) if error.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is one of an authority, as openssl makes them when asked for a self-signed one, \
+             and no server's: let it be made with basicConstraints=CA:FALSE, or with an authority \
+             sign another one for the server"
+                .to_owned()
+        }
+        CertificateError::Other(error) => format!("its certificate cannot be used: {}", error.0),
         _ => format!("its certificate cannot be used: {error}"),
     }
 }
