@@ -145,6 +145,19 @@ fn a_stream_that_is_slow_to_open_is_not_taken_for_one_that_is_held_back() {
     told.is_well(&[("stream", "note: open after 2.9"), ("buffering", "ok: ")]);
 }
 
+#[test]
+fn a_page_that_speaks_of_tls_is_told_by_its_title() {
+    const PAGE: &str = "<html><head><title>The plain HTTP request was sent to HTTPS port</title>";
+    let told = told_of(Fault::Post(400, &[("content-type", "text/html")], PAGE), &[]);
+    told.fails_by("status", &["400: The plain HTTP request", "begin with https:"]);
+}
+
+#[test]
+fn an_answer_to_initialize_that_is_empty_is_told_as_that() {
+    let told = told_of(Fault::Post(200, &[JSON], ""), &[]);
+    told.fails_by("initialize", &["the answer is empty"]);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn where_nobody_can_read_it_the_exit_code_tells() {

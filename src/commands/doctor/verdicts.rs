@@ -275,6 +275,9 @@ pub fn status(context: &Context, exchange: &Exchange) -> Finding {
         // A message is one whatever the success (L2).
         201..=299 if !response.body.is_empty() => return Finding::ok(status.to_string()),
         401 | 403 => return credential_refused(context, said),
+        400 if said.contains("HTTPS") => {
+            "It speaks TLS at this port: let the URL begin with https: (for a socket wss:)."
+        }
         _ if context.is_socket && !matches!(status, 429 | 500..) => return Finding::ok(said),
         405 | 426 | 501 => {
             "What is there takes no POST, so it is no ACP over Streamable HTTP: is the path right? If the agent speaks \
@@ -374,7 +377,8 @@ pub fn websocket(offer: &Result<(), String>, is_wanted: bool) -> Finding {
 pub fn closing(result: &Result<u16, String>) -> Finding {
     let advice = "The connection stays until the agent gives it up by itself.";
     match result {
-        Ok(200..=299) => Finding::ok("the connection is closed"),
+        // One that is not known any more is as good (S7).
+        Ok(200..=299 | 404) => Finding::ok("the connection is closed"),
         Ok(status) => Finding::note(format!("DELETE is answered with {status}"), advice),
         Err(reason) => Finding::note(format!("DELETE is not answered: {reason}"), advice),
     }

@@ -53,10 +53,12 @@ pub fn initialize(reply: Reply<'_>) -> Finding {
         );
     }
     if answer.is_empty() {
-        return Finding::failed(
-            format!("it is answered with {}, or with nothing", shortened(content_type)),
-            NO_ACP,
-        );
+        // Of what is no JSON nothing is read.
+        let found = match content_type.to_ascii_lowercase().contains("json") {
+            true => "the answer is empty".to_owned(),
+            false => format!("it is answered with {}", shortened(content_type)),
+        };
+        return Finding::failed(found, NO_ACP);
     }
     let is_error = match message::read(answer) {
         Ok(Message::Answer { is_error, .. }) if answers(answer, id) => is_error,

@@ -70,7 +70,7 @@ pub fn tls(
 }
 
 /// What to do, by a word of what was wrong.
-const ADVICE: [(&str, &str); 8] = [
+const ADVICE: [(&str, &str); 9] = [
     (
         "--client-cert",
         "Name a certificate that the agent takes with --client-cert, and its key with --client-key.",
@@ -90,6 +90,10 @@ const ADVICE: [(&str, &str); 8] = [
     (
         "another host",
         "Use the name that the certificate is for, or have one issued for the name in the URL.",
+    ),
+    (
+        "its certificate",
+        "Have another certificate issued: one for a server of this name, not that of an authority.",
     ),
     ("begin with https:", "Let the URL begin with https: (for a socket wss:)."),
     (
