@@ -1,41 +1,32 @@
 //! Gathers the facts of each step, in the order in which a message meets them, and closes what it
 //! opened.
 
+mod addresses;
 mod streams;
 
 use super::certificate;
 use super::report::{Finding, Report, Step};
-use super::socket::Socket;
-use super::verdicts::{self, Capabilities, Context, Exchange, Reached, Reply, Shown};
+use super::socket::{Heard, Socket};
+use super::verdicts::{self, Capabilities, Context, Exchange, Reply, Shown};
 use crate::config::Remote;
 use crate::core::message::{self, Message};
 use crate::core::methods::{initialize, negotiated};
-use crate::core::socket::{Close, Transport};
+use crate::core::socket::Transport;
 use crate::core::{Connection, Response};
 use crate::shell::http::Link;
 use crate::shell::http::inspection::{Answered, Lost};
-use crate::wire::websocket;
-use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use reqwest::header::HeaderMap;
 use reqwest::{Url, Version};
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 use tokio::task::JoinHandle;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 
-/// How long a name, a connection and a credential may take.
+/// How long a name and a credential may take.
 const NAME: Duration = Duration::from_secs(4);
-const TCP: Duration = Duration::from_secs(4);
 const CREDENTIAL: Duration = Duration::from_secs(10);
-/// How long the other addresses of a name may take when one takes a connection.
-const OTHERS: Duration = Duration::from_millis(500);
-/// What stands for the code of a close that gives none (RFC 6455).
-const NO_CODE: u16 = 1005;
 /// How long an answer may take on the stream, and a request of no weight.
 const ANSWER: Duration = Duration::from_secs(4);
 /// How long what is held back may take to come when the connection ends.
@@ -190,7 +181,7 @@ impl<'a> Examination<'a> {
         let finding = verdicts::name(&self.context, &host, &ips.map_err(Clone::clone));
         self.add(Step::Name, finding, begun)?;
         let begun = Instant::now();
-        let reached = reach_any(&found.unwrap_or_default()).await;
+        let reached = addresses::reach_any(&found.unwrap_or_default()).await;
         let finding = verdicts::tcp(&self.context, &format!("{host}:{port}"), reached);
         self.add(Step::Tcp, finding, begun)
     }
@@ -266,7 +257,7 @@ impl<'a> Examination<'a> {
         };
         self.add(Step::Websocket, verdicts::websocket(&offer, true), Instant::now())?;
         let (id, begun) = (self.id(), Instant::now());
-        let heard = timeout(self.patience, first_answer(self.socket.as_mut()?, &id)).await;
+        let heard = timeout(self.patience, self.socket.as_mut()?.answer_to_initialize(&id)).await;
         let finding = match heard {
             Ok(Ok(Heard::Answer { text, is_cut })) => {
                 let (content_type, encoding) = ("application/json", None);
@@ -324,59 +315,6 @@ pub(super) fn answers(message: &[u8], id: &str) -> bool {
     matches!(message::read(message), Ok(Message::Answer { id, .. }) if id.raw() == raw)
 }
 
-/// What an agent says first over a socket.
-enum Heard {
-    Answer { text: Bytes, is_cut: bool },
-    Close(Close),
-}
-
-/// Says `initialize` over a socket and hears what answers it; notifications may come before.
-async fn first_answer(socket: &mut Socket, id: &str) -> std::io::Result<Heard> {
-    socket.say(&initialize(id)).await?;
-    loop {
-        match socket.hear().await? {
-            websocket::Item::Text(text) => match message::read(&text) {
-                Ok(Message::Notification { .. } | Message::Request { .. }) => {}
-                _ => return Ok(Heard::Answer { text, is_cut: false }),
-            },
-            websocket::Item::TooLarge => {
-                return Ok(Heard::Answer { text: Bytes::new(), is_cut: true });
-            }
-            websocket::Item::Close(code, reason) => {
-                return Ok(Heard::Close(Close { code: code.unwrap_or(NO_CODE), reason }));
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Connects to all addresses at once, and waits for the others a little when one takes a connection.
-async fn reach_any(addresses: &[SocketAddr]) -> Result<Reached, ErrorKind> {
-    let try_one = |address: &SocketAddr| {
-        let address = *address;
-        async move { (address, TcpStream::connect(address).await) }
-    };
-    let mut tries: FuturesUnordered<_> = addresses.iter().map(try_one).collect();
-    let mut silent = addresses.to_vec();
-    let (mut reached, mut kind) = (None, ErrorKind::AddrNotAvailable);
-    let mut until = tokio::time::Instant::now() + TCP;
-    while let Ok(Some((address, tried))) = timeout_at(until, tries.next()).await {
-        silent.retain(|other| *other != address);
-        match tried {
-            Ok(_) => {
-                reached.get_or_insert(address);
-                until = until.min(tokio::time::Instant::now() + OTHERS);
-            }
-            Err(error) => kind = error.kind(),
-        }
-    }
-    match reached {
-        Some(address) => Ok((address, silent)),
-        None if silent.is_empty() => Err(kind),
-        None => Err(ErrorKind::TimedOut),
-    }
-}
-
 /// Shows none of these values.
 fn hide(report: &mut Report, headers: &HeaderMap) {
     headers.values().for_each(|value| report.hide(&String::from_utf8_lossy(value.as_bytes())));
@@ -387,33 +325,4 @@ fn sent(remote: &Remote) -> Vec<String> {
     let flag = remote.bearer.iter().map(|bearer| bearer.flag().to_owned());
     let headers = remote.headers.keys().map(|name| format!("--header {name}"));
     flag.chain(headers).collect()
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use tokio::net::TcpSocket;
-
-    #[tokio::test]
-    async fn an_address_that_says_nothing_does_not_hide_one_that_answers() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let silent = TcpSocket::new_v4().unwrap();
-        silent.bind(any).unwrap();
-        let silent = silent.listen(1).unwrap();
-        let its = silent.local_addr().unwrap();
-        // Nobody takes them, and then there is no room for more.
-        let mut waiting = Vec::new();
-        while let Ok(Ok(stream)) =
-            timeout(Duration::from_millis(200), TcpStream::connect(its)).await
-        {
-            waiting.push(stream);
-        }
-        let talks = tokio::net::TcpListener::bind(any).await.unwrap();
-        let address = talks.local_addr().unwrap();
-        assert_eq!(reach_any(&[its, address]).await, Ok((address, vec![its])));
-        assert_eq!(reach_any(&[address]).await, Ok((address, Vec::new())));
-        drop(talks);
-        assert_eq!(reach_any(&[address]).await, Err(ErrorKind::ConnectionRefused));
-    }
 }
