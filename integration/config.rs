@@ -469,6 +469,34 @@ fn the_completions_hold_every_command_and_flag_and_the_shell_reads_them() {
 }
 
 #[test]
+fn bash_completes_what_is_typed() {
+    const COMPLETE: &str = r#"
+        complete_with() { ${function} "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"; }
+        function=$(complete -p acp-tether | sed 's/.*-F \([^ ]*\).*/\1/')
+        complete_with acp-tether
+        echo "${COMPREPLY[*]}"
+    "#;
+    let (_, script, _) = run(&["completions", "bash"], &[]);
+    let cases = [
+        ("acp-tether doc", "doctor"),
+        ("acp-tether doctor --bearer-e", "--bearer-env"),
+        ("acp-tether config sh", "show"),
+        ("acp-tether config show --conf", "--config"),
+        ("acp-tether completions elv", "elvish"),
+    ];
+    for (typed, expected) in cases {
+        let last = typed.split(' ').count() - 1;
+        let text = format!("{script}\nCOMP_WORDS=({typed})\nCOMP_CWORD={last}\n{COMPLETE}");
+        // Not on every machine.
+        let Ok(output) = std::process::Command::new("bash").args(["--norc", "-c", &text]).output()
+        else {
+            return;
+        };
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{typed}");
+    }
+}
+
+#[test]
 fn the_manual_has_a_page_for_every_command() {
     let (code, page, _) = run(&["man"], &[]);
     assert_eq!(code, Some(0));

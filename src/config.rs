@@ -9,10 +9,10 @@ pub mod tls;
 use self::proxy::Proxy;
 use self::tls::Tls;
 use crate::cli::{BearerFlags, Connect, HttpVersion, OnStreamLoss, Recover, Switch, TransportName};
-use crate::core::Settings;
 use crate::core::socket::Transport;
+use crate::core::{Millis, Settings};
 use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use std::env::VarError;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ const LONGEST_TOKEN: usize = 16 * 1024;
 const UNUSABLE: u8 = 78;
 
 /// Headers that the protocol or HTTP itself sets; beside them, all that begin with `acp-`.
-const OWNED_HEADERS: [&str; 21] = [
+const OWNED_HEADERS: [&str; 20] = [
     "accept",
     "accept-encoding",
     "cache-control",
@@ -39,7 +39,6 @@ const OWNED_HEADERS: [&str; 21] = [
     "expect",
     "keep-alive",
     "last-event-id",
-    "proxy-authorization",
     "proxy-connection",
     "sec-websocket-accept",
     "sec-websocket-extensions",
@@ -93,6 +92,8 @@ pub struct Remote {
     pub cursor_in_query: bool,
     /// The size limit of one message.
     pub max_message_bytes: usize,
+    /// How long `initialize` is tried, which no token may outlast.
+    pub connect_timeout: Millis,
 }
 
 /// Where a bearer token comes from.
@@ -159,6 +160,11 @@ pub enum Unusable {
     /// The header is not the person's to set.
     #[error("--header {0}: acp-tether sets this header itself; leave it out")]
     HeaderOwned(String),
+    /// The header is for a proxy.
+    #[error(
+        "--header {0}: it would go to the agent; for the proxy, use --proxy 'http://NAME:${{PASSWORD}}@HOST:PORT'"
+    )]
+    HeaderOfProxy(String),
     /// A header's value has characters that no header value has.
     #[error("--header {0}: its value holds control characters (a line break?): remove them")]
     HeaderValue(String),
@@ -322,6 +328,7 @@ impl Remote {
             http: flags.http,
             cursor_in_query: flags.cursor_in_query,
             max_message_bytes: flags.max_message_bytes,
+            connect_timeout: flags.connect_timeout,
         })
     }
 }
@@ -541,6 +548,9 @@ fn header(
         return Err(Unusable::HeaderForm(number));
     }
     let header: HeaderName = name.parse().map_err(|_| Unusable::HeaderName(number))?;
+    if header == PROXY_AUTHORIZATION {
+        return Err(Unusable::HeaderOfProxy(name.to_owned()));
+    }
     if header.as_str().starts_with("acp-") || OWNED_HEADERS.contains(&header.as_str()) {
         return Err(Unusable::HeaderOwned(name.to_owned()));
     }

@@ -4,11 +4,12 @@ use crate::peers::agent::serve;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{Method, Response, StatusCode};
-use futures_util::stream;
+use axum::http::{HeaderMap, Method, Response, StatusCode};
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// The agent, at work until dropped.
@@ -28,6 +29,14 @@ pub enum Fault {
     Post(u16, &'static [(&'static str, &'static str)], &'static str),
     /// Each GET is answered so.
     Get(u16, &'static [(&'static str, &'static str)], &'static str),
+    /// What this gives is the answer; to what it gives none there is a healthy one.
+    Answers(Answer),
+    /// The head of the stream takes this long.
+    SlowHead(Duration),
+    /// The head of the stream says how long it is, and what is on it comes at once.
+    Measured,
+    /// The stream ends after so many pieces.
+    Ends(usize),
     /// The head of the stream comes with the first message.
     HoldsHead,
     /// Nothing of the stream comes before its end, but its head.
@@ -39,6 +48,9 @@ pub enum Fault {
     /// A 401 without this `Authorization`.
     Wants(&'static str),
 }
+
+/// An answer to a request with this method, these headers and this message.
+pub type Answer = fn(&Method, &HeaderMap, &Value) -> Option<Response<Body>>;
 
 #[derive(Default)]
 struct State {
@@ -71,7 +83,7 @@ impl Agent {
     }
 }
 
-fn response(status: u16, headers: &[(&str, &str)], body: impl Into<Body>) -> Response<Body> {
+pub fn response(status: u16, headers: &[(&str, &str)], body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(*name, *value);
@@ -80,8 +92,10 @@ fn response(status: u16, headers: &[(&str, &str)], body: impl Into<Body>) -> Res
 }
 
 async fn answer(request: Request, state: &State, fault: &Fault) -> Response<Body> {
-    let method = request.method().clone();
-    let given = request.headers().get("authorization").map(|value| value.to_str().unwrap());
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let (method, headers) = (parts.method, parts.headers);
+    let given = headers.get("authorization").map(|value| value.to_str().unwrap());
     match fault {
         Fault::Wants(wanted) if given != Some(wanted) => {
             return response(401, &[("content-type", "text/plain")], "who are you?");
@@ -94,14 +108,19 @@ async fn answer(request: Request, state: &State, fault: &Fault) -> Response<Body
         Fault::Get(status, headers, body) if method == Method::GET => {
             return response(*status, headers, *body);
         }
+        Fault::Answers(answer) => {
+            let message = serde_json::from_slice(&body).unwrap_or_default();
+            if let Some(response) = answer(&method, &headers, &message) {
+                let opens = response.headers().contains_key("acp-connection-id");
+                *state.opened.lock().unwrap() += usize::from(opens);
+                return response;
+            }
+        }
         _ => {}
     }
     match method {
-        Method::POST => {
-            let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
-            posted(&body, state)
-        }
-        Method::GET if request.headers().contains_key("upgrade") => response(404, &[], ""),
+        Method::POST => posted(&body, state),
+        Method::GET if headers.contains_key("upgrade") => response(404, &[], ""),
         Method::GET => opened(state, fault).await,
         _ => {
             *state.closed.lock().unwrap() += 1;
@@ -134,7 +153,10 @@ async fn opened(state: &State, fault: &Fault) -> Response<Body> {
     let (sender, mut messages) = mpsc::unbounded_channel::<String>();
     *state.stream.lock().unwrap() = Some(sender);
     let mut begin = ":\n\n".to_owned();
+    let mut head = vec![("content-type", "text/event-stream")];
     match fault {
+        Fault::SlowHead(time) => tokio::time::sleep(*time).await,
+        Fault::Measured => head.push(("content-length", "100000")),
         Fault::HoldsHead => begin = messages.recv().await.unwrap_or_default(),
         Fault::Cuts => messages.close(),
         _ => {}
@@ -160,5 +182,6 @@ async fn opened(state: &State, fault: &Fault) -> Response<Body> {
         Some((Ok::<_, Infallible>(piece), (None, messages)))
     });
     let status = StatusCode::OK.as_u16();
-    response(status, &[("content-type", "text/event-stream")], Body::from_stream(pieces))
+    let most = if let Fault::Ends(most) = fault { *most } else { usize::MAX };
+    response(status, &head, Body::from_stream(pieces.take(most)))
 }

@@ -18,7 +18,7 @@ const CONNECTED: &[(&str, &str)] =
     &[("content-type", "application/json"), ("acp-connection-id", "c9")];
 
 /// What is told of an agent with one fault, which is left without a connection.
-fn told_of(fault: Fault, flags: &[&str]) -> Told {
+pub fn told_of(fault: Fault, flags: &[&str]) -> Told {
     let agent = Agent::with(fault);
     let told = doctor(&agent.url, flags);
     assert_eq!(agent.left_open(), 0, "a connection stays: {:#}", told.report);
@@ -73,6 +73,17 @@ fn a_certificate_that_cannot_be_believed() {
 }
 
 #[test]
+fn a_server_that_takes_none_of_our_versions_of_http() {
+    let authority = Authority::new();
+    let (served, issued) = (Served::start(), authority.issue("localhost", Validity::Now));
+    let config = Arc::new(Authority::server(&issued, &["other"], None));
+    let relay = Relay::start(Kind::Tls(config), &served.url);
+    let url = format!("https://localhost:{}", relay.address.port());
+    let told = doctor(&url, &["--ca-file", &authority.file]);
+    told.fails_by("tls", &["NoApplicationProtocol", "ALPN", "--http 1.1"]);
+}
+
+#[test]
 fn a_server_that_wants_a_certificate_of_ours() {
     let authority = Authority::new();
     let (served, issued) = (Served::start(), authority.issue("localhost", Validity::Now));
@@ -90,6 +101,10 @@ fn http_where_tls_is_spoken_and_https_where_it_is_not() {
     let relay = Relay::start(Kind::Tls(config), &served.url);
     let url = format!("http://localhost:{}", relay.address.port());
     doctor(&url, &[]).fails_by("tls", &["speaks TLS", "begin with https:"]);
+    let socket = url.replace("http:", "ws:");
+    for told in [doctor(&url, &["--http", "1.1"]), doctor(&socket, &[])] {
+        told.fails_by("status", &["no answer", "begin with https: (for a socket wss:)"]);
+    }
     let url = served.url.replace("http:", "https:");
     let told = doctor(&url, &["--ca-file", &authority.file]);
     told.fails_by("tls", &["does not speak TLS", "begin with http:"]);
@@ -164,7 +179,9 @@ fn a_command_that_gives_no_token() {
 
 #[test]
 fn an_endpoint_that_is_none_of_acp() {
-    let cases: [(u16, &str, &[&str]); 8] = [
+    let cases: [(u16, &str, &[&str]); 10] = [
+        (426, "status", &["426: no", "--transport ws"]),
+        (511, "sign-in", &["511: no", "browser"]),
         (405, "status", &["405", "takes no POST"]),
         (406, "status", &["406", "Accept"]),
         (415, "status", &["415", "Content-Type"]),
@@ -219,7 +236,8 @@ fn a_stream_that_is_refused_is_another_thing_or_is_cut() {
     told.fails_by("stream", &["GET is answered with 405", "Acp-Connection-Id"]);
     let told = told_of(Fault::Get(200, HTML, "<html>"), &[]);
     told.fails_by("stream", &["text/html", "Something on the way answers"]);
-    told_of(Fault::Cuts, &[]).fails_by("stream", &["it ended after", "time-outs"]);
+    told_of(Fault::Cuts, &[]).fails_by("stream", &["it ended after", "as soon as it is there"]);
+    told_of(Fault::Ends(3), &[]).fails_by("stream", &["it ended after", "as soon as it is there"]);
 }
 
 #[test]
@@ -250,7 +268,14 @@ fn wrong_usage_exits_with_2() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_it_and_its_connection() {
+fn a_signal_ends_it_and_its_connection() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        ended_by(signal);
+    }
+}
+
+#[cfg(unix)]
+fn ended_by(signal: &str) {
     let agent = Agent::with(Fault::None);
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_acp-tether"));
     command.args(["doctor", "--json", "--wait", "10m", &agent.url]);
@@ -261,7 +286,7 @@ fn ctrl_c_ends_it_and_its_connection() {
         std::thread::yield_now();
     }
     let id = child.id().to_string();
-    let killed = std::process::Command::new("kill").args(["-INT", &id]).status();
+    let killed = std::process::Command::new("kill").args([signal, &id]).status();
     assert!(killed.unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));

@@ -4,11 +4,15 @@
 //! |---|---|
 //! | [`agent`] | an agent that is healthy but for one thing |
 //! | `healthy` | what is found where all is well |
+//! | `disguised` | what looks well, or like another fault, and is not |
+//! | `sockets` | what goes wrong over a socket |
 //! | `broken` | the cause of each broken set-up, and that nothing stays open |
 
 mod agent;
 mod broken;
+mod disguised;
 mod healthy;
+mod sockets;
 
 use crate::api::schema::follows;
 use serde_json::Value;

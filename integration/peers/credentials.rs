@@ -115,7 +115,9 @@ fn s9_a_header_that_is_for_the_proxy_or_is_ours_is_refused() {
             Editor::connect_in(&environment, "http://127.0.0.1:9", &["--header", &header]);
         let answer = initialize(&mut editor);
         assert_eq!(answer["error"]["data"]["kind"], "config", "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains(name), "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(name), "{answer}");
+        assert_eq!(message.contains("use --proxy"), name == "Proxy-Authorization", "{answer}");
     }
 }
 
@@ -187,5 +189,29 @@ fn k123_a_token_command_that_hangs_does_not_outlive_a_second_signal() {
         let _ = kill_process(process, Signal::TERM);
         assert!(start.elapsed() < PATIENCE, "the command lives on");
         std::thread::yield_now();
+    }
+}
+
+/// Also where the token that was read first is refused, and it is the second that does not come.
+#[cfg(unix)]
+#[test]
+fn a_token_command_that_hangs_is_told_before_the_time_to_connect_is_over() {
+    let (served, started) = (Served::start(), Token::holding(""));
+    served.want("Bearer another");
+    let once = format!(
+        "[ -e '{0}.one' ] || {{ touch '{0}.one'; echo one; exit; }}",
+        started.path.display()
+    );
+    for command in ["sleep 600", &format!("{once}; sleep 600")] {
+        let flags = ["--bearer-command", command, "--connect-timeout", "2s"];
+        let mut editor = Editor::connect(&served.url, &flags);
+        let answer = initialize(&mut editor);
+        assert_eq!(answer["error"]["data"]["kind"], "auth", "{answer}");
+        assert_eq!(answer["error"]["data"]["delivery"], "unsent", "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("--bearer-command gave no token: it took more than 1."),
+            "{message}"
+        );
     }
 }

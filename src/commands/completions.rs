@@ -11,7 +11,18 @@ use std::process::ExitCode;
 pub fn run(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "acp-tether", &mut script);
-    written(&script)
+    match (shell, String::from_utf8(script)) {
+        (Shell::Bash, Ok(script)) => written(consistent(&script).as_bytes()),
+        (_, Ok(script)) => written(script.as_bytes()),
+        (_, Err(_)) => ExitCode::FAILURE,
+    }
+}
+
+/// For bash, clap_complete takes the dash in our name for the start of a subcommand where it completes, and
+/// not where it finds out what to complete. Where it does the same in both places this changes nothing of
+/// what the script does.
+fn consistent(script: &str) -> String {
+    script.replace("acp__subcmd__tether", "acp__tether")
 }
 
 /// Writes the manual's page of the command that `path` names.

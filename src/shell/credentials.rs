@@ -15,9 +15,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-/// How long the file or the command of a token may take.
+/// How long the file or the command of a token may take at most.
 const READING: Duration = Duration::from_secs(30);
 /// After which time the log says what is waited for.
 const SLOW: Duration = Duration::from_secs(3);
@@ -33,6 +33,8 @@ pub(super) struct Credentials {
     headers: HeaderMap,
     bearer: Option<Bearer>,
     last: Mutex<Last>,
+    /// How long a reading may take.
+    patience: Duration,
 }
 
 /// The last reading of the token.
@@ -42,6 +44,8 @@ struct Last {
     reading: Option<Reading>,
     /// What it gave was refused.
     is_refused: bool,
+    /// When it had to have ended.
+    end: Option<Instant>,
 }
 
 type Read = Result<HeaderValue, String>;
@@ -49,9 +53,10 @@ type Read = Result<HeaderValue, String>;
 type Reading = Shared<BoxFuture<'static, Read>>;
 
 impl Credentials {
-    /// Headers that stay as they are for the life of the process, and where the token comes from.
-    pub(super) fn new(headers: HeaderMap, bearer: Option<Bearer>) -> Self {
-        Self { headers, bearer, last: Mutex::default() }
+    /// Headers that stay as they are for the life of the process, and where the token comes from. Who
+    /// waits for an answer does so for the time of `connect`: that there is no token is told before.
+    pub(super) fn new(headers: HeaderMap, bearer: Option<Bearer>, connect: Duration) -> Self {
+        Self { headers, bearer, last: Mutex::default(), patience: READING.min(connect * 9 / 10) }
     }
 
     /// The headers for one request. `renew`: one with the same message was refused, so the token is read
@@ -92,7 +97,11 @@ impl Credentials {
             return reading.clone();
         }
         let flag = bearer.flag();
-        let task = tokio::spawn(read(bearer.clone()));
+        let now = Instant::now();
+        // Who waits for a token in the place of one that was just read waits since then.
+        let end = last.end.filter(|end| is_refused && *end > now).unwrap_or(now + self.patience);
+        last.end = Some(end);
+        let task = tokio::spawn(read(bearer.clone(), end - now));
         let told = async move {
             let token = task.await.unwrap_or_else(|error| Err(error.to_string()));
             token.map_err(|problem| format!("{flag} gave no token: {problem}"))
@@ -107,7 +116,7 @@ impl Credentials {
     }
 }
 
-async fn read(bearer: Bearer) -> Read {
+async fn read(bearer: Bearer, patience: Duration) -> Read {
     let flag = bearer.flag();
     let text = async {
         match bearer {
@@ -123,13 +132,16 @@ async fn read(bearer: Bearer) -> Read {
         tracing::warn!("{flag} gives no token yet; nothing is sent before");
         std::future::pending().await
     };
-    let read = timeout(READING, async {
+    let read = timeout(patience, async {
         tokio::select! {
             text = text => text,
             never = slow => never,
         }
     });
-    let late = |_| Err(format!("it took more than {} s", READING.as_secs()));
+    let late = |_| {
+        let advice = if patience < READING { ": --connect-timeout gives it more" } else { "" };
+        Err(format!("it took more than {patience:.1?}{advice}"))
+    };
     read.await.unwrap_or_else(late)
 }
 
@@ -255,7 +267,8 @@ mod tests {
     #[tokio::test]
     async fn k85_the_token_of_a_file_is_read_again_where_it_was_refused_and_only_there() {
         let (_directory, path) = file("one\n");
-        let credentials = Credentials::new(HeaderMap::new(), Some(Bearer::File(path.clone())));
+        let credentials =
+            Credentials::new(HeaderMap::new(), Some(Bearer::File(path.clone())), READING);
         assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer one");
         std::fs::write(&path, "Bearer two").unwrap();
         assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer one");
@@ -273,7 +286,8 @@ mod tests {
     async fn k85_many_requests_that_are_refused_at_once_run_the_command_once() {
         let (_directory, path) = file("");
         let command = format!("echo run >>'{0}'; wc -l <'{0}'", path.display());
-        let credentials = Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)));
+        let credentials =
+            Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)), READING);
         assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer 1");
         credentials.refused(&bearer("1"));
         let refused = (0..8).map(|_| sent(&credentials, true));
@@ -286,7 +300,8 @@ mod tests {
     async fn k85_requests_that_are_refused_one_after_the_other_run_the_command_once() {
         let (_directory, path) = file("");
         let command = format!("echo run >>'{0}'; wc -l <'{0}'", path.display());
-        let credentials = Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)));
+        let credentials =
+            Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)), READING);
         assert_eq!(sent(&credentials, false).await.unwrap(), "Bearer 1");
         for _ in 0..3 {
             credentials.refused(&bearer("1"));
@@ -323,7 +338,7 @@ mod tests {
             ("printf '\\377'", "not UTF-8"),
         ] {
             let bearer = Bearer::Command(command.to_owned());
-            let credentials = Credentials::new(HeaderMap::new(), Some(bearer));
+            let credentials = Credentials::new(HeaderMap::new(), Some(bearer), READING);
             let told = sent(&credentials, false).await.unwrap_err();
             assert!(told.contains(expected) && !told.contains("s3cret"), "{told}");
         }
@@ -362,7 +377,8 @@ mod tests {
             "echo run >>'{0}'; while [ ! -e '{0}.go' ]; do :; done; wc -l <'{0}'",
             path.display()
         );
-        let credentials = Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)));
+        let credentials =
+            Credentials::new(HeaderMap::new(), Some(Bearer::Command(command)), READING);
         let first = timeout(Duration::from_millis(20), sent(&credentials, false)).await;
         assert!(first.is_err());
         std::fs::write(path.with_extension("go"), "").unwrap();

@@ -26,6 +26,7 @@ use reqwest::header::{COOKIE, HeaderMap};
 use reqwest::{Client, StatusCode, Upgraded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -138,7 +139,8 @@ impl Link {
         let mut headers = remote.headers.clone();
         // These stand in the cookie jar.
         headers.remove(COOKIE);
-        let credentials = Credentials::new(headers, remote.bearer.clone());
+        let patience = Duration::from_millis(remote.connect_timeout.0);
+        let credentials = Credentials::new(headers, remote.bearer.clone(), patience);
         Self { credentials, clients: Clients::new(&remote), remote }
     }
 

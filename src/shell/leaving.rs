@@ -13,7 +13,7 @@ pub(super) async fn editor_gone(output_broken: impl Future<Output = ()>) {
 
 /// Tells of each signal that asks to end: SIGTERM, SIGINT and SIGHUP, elsewhere Ctrl-C.
 #[cfg(unix)]
-pub(super) fn signals() -> io::Result<mpsc::Receiver<()>> {
+pub(crate) fn signals() -> io::Result<mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let (sender, receiver) = mpsc::channel(1);
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
@@ -27,7 +27,7 @@ pub(super) fn signals() -> io::Result<mpsc::Receiver<()>> {
 
 /// Tells of each signal that asks to end: SIGTERM, SIGINT and SIGHUP, elsewhere Ctrl-C.
 #[cfg(not(unix))]
-pub(super) fn signals() -> io::Result<mpsc::Receiver<()>> {
+pub(crate) fn signals() -> io::Result<mpsc::Receiver<()>> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         while tokio::signal::ctrl_c().await.is_ok() && sender.send(()).await.is_ok() {}

@@ -9,7 +9,7 @@ mod credentials;
 pub(crate) mod http;
 mod inquiries;
 pub mod instances;
-mod leaving;
+pub(crate) mod leaving;
 pub mod log;
 mod methods;
 pub mod record;

@@ -1,12 +1,13 @@
 //! Gathers the facts of each step, in the order in which a message meets them, and closes what it
 //! opened.
 
+mod addresses;
 mod streams;
 
 use super::certificate;
 use super::report::{Finding, Report, Step};
-use super::socket::Socket;
-use super::verdicts::{self, Capabilities, Context, Exchange, Shown};
+use super::socket::{Heard, Socket};
+use super::verdicts::{self, Capabilities, Context, Exchange, Reply, Shown};
 use crate::config::Remote;
 use crate::core::message::{self, Message};
 use crate::core::methods::{initialize, negotiated};
@@ -14,19 +15,17 @@ use crate::core::socket::Transport;
 use crate::core::{Connection, Response};
 use crate::shell::http::Link;
 use crate::shell::http::inspection::{Answered, Lost};
-use crate::wire::websocket;
+use reqwest::header::HeaderMap;
 use reqwest::{Url, Version};
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long a name, a connection and a credential may take.
+/// How long a name and a credential may take.
 const NAME: Duration = Duration::from_secs(4);
-const TCP: Duration = Duration::from_secs(4);
 const CREDENTIAL: Duration = Duration::from_secs(10);
 /// How long an answer may take on the stream, and a request of no weight.
 const ANSWER: Duration = Duration::from_secs(4);
@@ -49,6 +48,8 @@ pub struct Examination<'a> {
     /// The socket that is open.
     socket: Option<Socket>,
     asked: usize,
+    /// How the connection was closed, if it was before its time.
+    closing: Option<(Finding, Duration)>,
     /// The first message while it is on its way: its answer may open a connection.
     beginning: Option<JoinHandle<Result<Answered, Lost>>>,
 }
@@ -63,6 +64,8 @@ impl<'a> Examination<'a> {
     ) -> Self {
         let is_socket = remote.transport() == Transport::WebSocket;
         let sent = sent(&remote);
+        hide(report, &remote.headers);
+        remote.url.query_pairs().for_each(|(_, value)| report.hide(&value));
         let link = Arc::new(Link::new(remote));
         let (url, proxy) = (link.url().clone(), link.proxy().map(str::to_owned));
         let context = Context { url, proxy, sent, is_socket };
@@ -75,18 +78,21 @@ impl<'a> Examination<'a> {
             connection: None,
             socket: None,
             asked: 0,
+            closing: None,
             beginning: None,
         }
     }
 
     /// Looks at everything, as far as it makes sense.
     pub async fn run(&mut self) {
-        let Some(answered) = self.reach().await else { return };
-        if self.context.is_socket {
-            self.look_at_socket(answered).await;
-            return;
-        }
-        let Some(answered) = answered else { return };
+        let Some(exchange) = self.reach().await else { return };
+        let answered = match exchange {
+            Exchange::Answered(answered) if !self.context.is_socket => answered,
+            exchange => {
+                self.look_at_socket(&exchange).await;
+                return;
+            }
+        };
         let Some(offered) = self.begin(&answered) else { return };
         let Some(connection) = self.connection.clone() else { return };
         self.look_at_stream(&connection, offered).await;
@@ -97,14 +103,17 @@ impl<'a> Examination<'a> {
     pub async fn close(mut self) {
         self.answered(REST).await;
         let begun = Instant::now();
-        let ended = match (self.socket.take(), self.connection.take()) {
-            (Some(socket), _) => {
-                socket.close().await.map(|()| 200).map_err(|error| error.to_string())
+        let finding = match (self.socket.take(), self.connection.take()) {
+            (Some(socket), _) => verdicts::socket_closing(&socket.close().await),
+            (None, Some(connection)) => verdicts::closing(&self.end(&connection).await),
+            (None, None) => {
+                if let Some((finding, took)) = self.closing {
+                    self.report.add(Step::Closing, finding, took);
+                }
+                return;
             }
-            (None, Some(connection)) => self.end(&connection).await,
-            (None, None) => return,
         };
-        self.report.add(Step::Closing, verdicts::closing(&ended), begun.elapsed());
+        self.report.add(Step::Closing, finding, begun.elapsed());
     }
 
     async fn end(&self, connection: &Connection) -> Result<u16, String> {
@@ -115,12 +124,13 @@ impl<'a> Examination<'a> {
     }
 
     /// From here to what the agent answers first.
-    async fn reach(&mut self) -> Option<Option<Answered>> {
+    async fn reach(&mut self) -> Option<Exchange> {
         let begun = Instant::now();
         let result = match timeout(CREDENTIAL, self.link.credential()).await {
             Ok(result) => result,
             Err(_) => Err("the token takes too long to come".to_owned()),
         };
+        let result = result.map(|headers| hide(self.report, &headers));
         let finding = verdicts::credential(&self.context, result);
         self.add(Step::Credential, finding, begun)?;
         self.connect().await?;
@@ -152,10 +162,7 @@ impl<'a> Examination<'a> {
         for (step, finding, took) in findings {
             self.report.add(step, finding, took).then_some(())?;
         }
-        match exchange {
-            Exchange::Answered(answered) => Some(Some(answered)),
-            _ => Some(None),
-        }
+        Some(exchange)
     }
 
     /// A TCP connection to the agent, or to the proxy before it.
@@ -174,10 +181,7 @@ impl<'a> Examination<'a> {
         let finding = verdicts::name(&self.context, &host, &ips.map_err(Clone::clone));
         self.add(Step::Name, finding, begun)?;
         let begun = Instant::now();
-        let reached = match timeout(TCP, reach_any(&found.unwrap_or_default())).await {
-            Ok(reached) => reached,
-            Err(_) => Err(ErrorKind::TimedOut),
-        };
+        let reached = addresses::reach_any(&found.unwrap_or_default()).await;
         let finding = verdicts::tcp(&self.context, &format!("{host}:{port}"), reached);
         self.add(Step::Tcp, finding, begun)
     }
@@ -215,7 +219,7 @@ impl<'a> Examination<'a> {
             }
             Ok(Ok(Err(response))) => {
                 let version = Version::HTTP_11;
-                Exchange::Answered(Answered { response, version, moved_to: None })
+                Exchange::Answered(Answered { response, version, moved_to: None, encoding: None })
             }
             Ok(Err(lost)) => Exchange::Lost(lost),
             Err(_) => Exchange::Silent(self.patience, self.link.is_tls_open()),
@@ -225,52 +229,49 @@ impl<'a> Examination<'a> {
     /// What the agent says of itself.
     fn begin(&mut self, answered: &Answered) -> Option<Capabilities> {
         self.add(Step::Http, verdicts::http(answered.version), Instant::now())?;
-        let Response { body, content_type, .. } = &answered.response;
-        self.begun(body, content_type, self.connection.is_some(), Instant::now())
+        let Response { body, content_type, truncated, .. } = &answered.response;
+        let reply = Reply {
+            id: &self.last_id(),
+            answer: body,
+            content_type,
+            encoding: answered.encoding.as_deref(),
+            is_cut: *truncated,
+            has_connection: self.connection.is_some(),
+        };
+        self.begun(reply, Instant::now())
     }
 
-    fn begun(
-        &mut self,
-        answer: &[u8],
-        content_type: &str,
-        has_connection: bool,
-        begun: Instant,
-    ) -> Option<Capabilities> {
-        let finding = verdicts::initialize(answer, content_type, has_connection);
-        self.add(Step::Initialize, finding, begun)?;
-        let offered = Capabilities::of(answer);
+    fn begun(&mut self, reply: Reply<'_>, begun: Instant) -> Option<Capabilities> {
+        self.add(Step::Initialize, verdicts::initialize(reply), begun)?;
+        let offered = Capabilities::of(reply.answer);
         self.add(Step::Capabilities, verdicts::capabilities(offered), Instant::now())?;
         Some(offered)
     }
 
     /// Whether there is a socket, and what the agent says over it.
-    async fn look_at_socket(&mut self, refused: Option<Answered>) -> Option<()> {
-        let offer = refused.map_or(Ok(()), |answered| Err(answered.response.status.to_string()));
+    async fn look_at_socket(&mut self, exchange: &Exchange) -> Option<()> {
+        let offer = match exchange {
+            Exchange::Answered(answered) => Err(verdicts::said(&answered.response)),
+            Exchange::Lost(lost) => Err(verdicts::reason(lost)),
+            Exchange::Upgraded | Exchange::Silent(..) => Ok(()),
+        };
         self.add(Step::Websocket, verdicts::websocket(&offer, true), Instant::now())?;
         let (id, begun) = (self.id(), Instant::now());
-        let (socket, patience) = (self.socket.as_mut()?, self.patience);
-        let said = timeout(patience, async {
-            socket.say(&initialize(&id)).await?;
-            loop {
-                match socket.hear().await? {
-                    websocket::Item::Text(text) => return Ok(text),
-                    websocket::Item::Close(code, reason) => {
-                        let code = code.map(|code| code.to_string()).unwrap_or_default();
-                        return Err(std::io::Error::other(format!(
-                            "it is closed: {code} {reason}"
-                        )));
-                    }
-                    _ => {}
-                }
+        let heard = timeout(self.patience, self.socket.as_mut()?.answer_to_initialize(&id)).await;
+        let finding = match heard {
+            Ok(Ok(Heard::Answer { text, is_cut })) => {
+                let (content_type, encoding) = ("application/json", None);
+                let has_connection = true;
+                let answer = &text;
+                let reply =
+                    Reply { id: &id, answer, content_type, encoding, is_cut, has_connection };
+                return self.begun(reply, begun).map(|_| ());
             }
-        });
-        match said.await {
-            Ok(Ok(answer)) => self.begun(&answer, "", true, begun).map(|_| ()),
-            Ok(Err(error)) => {
-                self.add(Step::Initialize, verdicts::unanswered(&error.to_string()), begun)
-            }
-            Err(_) => self.add(Step::Initialize, verdicts::unanswered("it takes too long"), begun),
-        }
+            Ok(Ok(Heard::Close(close))) => verdicts::closed(&self.context, &close),
+            Ok(Err(error)) => verdicts::unanswered(&error.to_string()),
+            Err(_) => verdicts::unanswered("it takes too long"),
+        };
+        self.add(Step::Initialize, finding, begun)
     }
 
     /// Whether the agent speaks WebSocket.
@@ -293,6 +294,10 @@ impl<'a> Examination<'a> {
     /// A fresh id for a request.
     fn id(&mut self) -> String {
         self.asked += 1;
+        self.last_id()
+    }
+
+    fn last_id(&self) -> String {
         format!("{OURS}{}", self.asked)
     }
 
@@ -305,21 +310,14 @@ impl<'a> Examination<'a> {
 const OURS: &str = "acp-tether-doctor-";
 
 /// Whether a message answers the request of this id.
-fn answers(message: &[u8], id: &str) -> bool {
+pub(super) fn answers(message: &[u8], id: &str) -> bool {
     let raw = format!("\"{id}\"");
     matches!(message::read(message), Ok(Message::Answer { id, .. }) if id.raw() == raw)
 }
 
-/// Connects to the first address that takes a connection.
-async fn reach_any(addresses: &[SocketAddr]) -> Result<SocketAddr, ErrorKind> {
-    let mut kind = ErrorKind::AddrNotAvailable;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(_) => return Ok(*address),
-            Err(error) => kind = error.kind(),
-        }
-    }
-    Err(kind)
+/// Shows none of these values.
+fn hide(report: &mut Report, headers: &HeaderMap) {
+    headers.values().for_each(|value| report.hide(&String::from_utf8_lossy(value.as_bytes())));
 }
 
 /// What tells the agent who we are, without a value (X1).

@@ -4,15 +4,17 @@
 mod certificate;
 mod examination;
 mod report;
+mod secrets;
 mod socket;
 mod verdicts;
 
 use self::examination::Examination;
-use self::report::{Finding, Report, Step};
+use self::report::{Finding, Report, Step, print};
 use super::block_on;
 use crate::cli::Doctor;
 use crate::config::layers::{self, Refused};
 use crate::config::{Config, redacted};
+use crate::shell::leaving::signals;
 use clap::ArgMatches;
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,7 +32,7 @@ pub fn run(flags: &Doctor, typed: &ArgMatches) -> ExitCode {
         Ok(config) => {
             let finding = usable(&config);
             if report.add(Step::Configuration, finding, begun.elapsed()) {
-                let trouble = match block_on(look(config, flags, &mut report)) {
+                let trouble = match block_on(look(config, flags, &mut report)).flatten() {
                     Ok(true) => None,
                     Ok(false) => Some("interrupted".to_owned()),
                     Err(error) => {
@@ -45,13 +47,7 @@ pub fn run(flags: &Doctor, typed: &ArgMatches) -> ExitCode {
         }
     }
     report.skip_rest("not looked at");
-    match flags.json {
-        true => {
-            // Nobody reads it: the exit code tells.
-            let _ = writeln!(std::io::stdout(), "{}", report.json());
-        }
-        false => anstream::println!("{}", report.conclusion()),
-    }
+    print(&if flags.json { report.json() } else { report.conclusion() });
     if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -83,18 +79,19 @@ fn usable(config: &Config) -> Finding {
     }
 }
 
-/// Looks until all is told, or somebody presses Ctrl-C, and says which. Nothing stays open.
-async fn look(config: Config, flags: &Doctor, report: &mut Report) -> bool {
-    let Some(remote) = config.remote else { return true };
+/// Looks until all is told, or a signal asks to end, and says which. Nothing stays open.
+async fn look(config: Config, flags: &Doctor, report: &mut Report) -> std::io::Result<bool> {
+    let Some(remote) = config.remote else { return Ok(true) };
+    let mut signals = signals()?;
     let patience = Duration::from_millis(config.settings.connect_timeout.0);
     let watched = Duration::from_millis(flags.wait.0);
     let mut examination = Examination::new(remote, patience, watched, report);
     let is_whole = tokio::select! {
         () = examination.run() => true,
-        _ = tokio::signal::ctrl_c() => false,
+        _ = signals.recv() => false,
     };
     examination.close().await;
-    is_whole
+    Ok(is_whole)
 }
 
 /// Tells a person; there is nowhere left to tell that this failed.

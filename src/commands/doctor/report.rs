@@ -1,9 +1,11 @@
 //! Decides how the findings are shown: a line for each step and what to do, or JSON.
 
+use super::secrets::Secrets;
 use crate::commands::table::{printable, printable_json};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::time::Duration;
 
 /// The steps, in the order in which a message meets what they look at.
@@ -101,6 +103,11 @@ impl Verdict {
     }
 }
 
+/// Writes a line. Where nobody reads it, the exit code tells.
+pub fn print(line: &str) {
+    let _ = writeln!(anstream::stdout(), "{line}");
+}
+
 /// What a step found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -142,23 +149,35 @@ pub struct Report {
     lines: Vec<Line>,
     /// Each line is printed as it comes.
     is_live: bool,
+    secrets: Secrets,
 }
 
 impl Report {
     /// Nothing yet. For a program nothing is printed before the end.
     pub fn new(for_program: bool) -> Self {
-        Self { lines: Vec::new(), is_live: !for_program }
+        Self { lines: Vec::new(), is_live: !for_program, secrets: Secrets::default() }
     }
 
-    /// Adds a step, and says whether those that rest on it make sense.
-    pub fn add(&mut self, step: Step, finding: Finding, took: Duration) -> bool {
+    /// Shows nothing of this value from now on.
+    pub fn hide(&mut self, value: &str) {
+        self.secrets.add(value);
+    }
+
+    /// Adds a step, and says whether those that rest on it make sense. What is found later of the same step
+    /// counts: a stream that opens may end.
+    pub fn add(&mut self, step: Step, mut finding: Finding, took: Duration) -> bool {
+        finding.found = self.secrets.hide(finding.found);
+        finding.advice = finding.advice.map(|advice| self.secrets.hide(advice));
         let holds = finding.verdict != Verdict::Failed;
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let line = Line { step, finding, ms };
         if self.is_live && line.finding.verdict != Verdict::Skipped {
-            anstream::println!("{}", line.shown());
+            print(&line.shown());
         }
-        self.lines.push(line);
+        match self.lines.iter_mut().find(|known| known.step == step) {
+            Some(known) => *known = line,
+            None => self.lines.push(line),
+        }
         holds
     }
 
@@ -173,7 +192,7 @@ impl Report {
         let skipped: Vec<_> = self.lines[before..].iter().map(|line| line.step.shown()).collect();
         if self.is_live && !skipped.is_empty() {
             let style = Verdict::Skipped.style();
-            anstream::println!("{style}skipped{style:#}  {why}: {}", skipped.join(", "));
+            print(&format!("{style}skipped{style:#}  {why}: {}", skipped.join(", ")));
         }
     }
 

@@ -1,8 +1,11 @@
 //! Says one message over a WebSocket and hears one.
 
+use crate::core::message::{self, Message};
+use crate::core::methods::initialize;
+use crate::core::socket::Close;
 use crate::shell::token::random;
 use crate::wire::websocket::{Decoder, Frame, Item, parts, write};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use reqwest::Upgraded;
 use std::collections::VecDeque;
 use std::io;
@@ -12,8 +15,17 @@ use tokio::time::timeout;
 
 /// The code of a close without a fault.
 const NORMAL: u16 = 1000;
+/// What stands for the code of a close that gives none (RFC 6455).
+const NO_CODE: u16 = 1005;
 /// How long the other end may take to close, too.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// What an agent says first over a socket.
+#[derive(Debug)]
+pub enum Heard {
+    Answer { text: Bytes, is_cut: bool },
+    Close(Close),
+}
 
 /// A socket at work.
 #[derive(Debug)]
@@ -52,6 +64,26 @@ impl Socket {
             let read = self.decoder.push(piece.freeze(), &mut items);
             self.items.extend(items);
             read.map_err(|wrong| io::Error::other(wrong.to_string()))?;
+        }
+    }
+
+    /// Says `initialize` and hears what answers it; notifications may come before.
+    pub async fn answer_to_initialize(&mut self, id: &str) -> io::Result<Heard> {
+        self.say(&initialize(id)).await?;
+        loop {
+            match self.hear().await? {
+                Item::Text(text) => match message::read(&text) {
+                    Ok(Message::Notification { .. } | Message::Request { .. }) => {}
+                    _ => return Ok(Heard::Answer { text, is_cut: false }),
+                },
+                Item::TooLarge => {
+                    return Ok(Heard::Answer { text: Bytes::new(), is_cut: true });
+                }
+                Item::Close(code, reason) => {
+                    return Ok(Heard::Close(Close { code: code.unwrap_or(NO_CODE), reason }));
+                }
+                _ => {}
+            }
         }
     }
 

@@ -1,28 +1,27 @@
 //! Decides what the facts of each step mean, and what to do about them.
 
+mod initialize;
 mod streams;
+mod tls;
 
+pub use self::initialize::{Capabilities, Reply, capabilities, closed, initialize, unanswered};
 pub use self::streams::{
     Opening, Talk, buffering, compression, ended, heartbeats, measured, numbering, replay, stream,
 };
+pub use self::tls::{Shown, tls};
 use super::report::Finding;
-use crate::config::proxy::is_loopback;
 use crate::config::redacted;
 use crate::core::Response;
-use crate::core::message::{self, Message};
-use crate::core::methods::negotiated;
 use crate::core::redirect::Refusal;
 use crate::shell::http::inspection::{Answered, Lost, Stage};
 use reqwest::{Url, Version};
-use serde_json::Value;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How much is shown of what a server wrote.
 const EXCERPT: usize = 120;
-/// How soon the end of a certificate is told before it comes.
-const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+
 /// What does not change from step to step.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -45,15 +44,6 @@ pub enum Exchange {
     Lost(Lost),
     /// Nothing came in this time; TLS was agreed on, where it is spoken.
     Silent(Duration, Option<bool>),
-}
-
-/// A certificate as people read it.
-#[derive(Clone, Debug)]
-pub struct Shown {
-    pub issuer: String,
-    pub until: SystemTime,
-    /// It was checked.
-    pub is_checked: bool,
 }
 
 pub fn credential(context: &Context, result: Result<(), String>) -> Finding {
@@ -97,10 +87,21 @@ fn of_proxy(context: &Context) -> &'static str {
     if context.proxy.is_some() { " (the proxy)" } else { "" }
 }
 
-pub fn tcp(context: &Context, place: &str, found: Result<SocketAddr, ErrorKind>) -> Finding {
+/// The address that takes a connection, and those that say nothing.
+pub type Reached = (SocketAddr, Vec<SocketAddr>);
+
+pub fn tcp(context: &Context, place: &str, found: Result<Reached, ErrorKind>) -> Finding {
     let whose = of_proxy(context);
     let kind = match found {
-        Ok(address) => return Finding::ok(format!("{address}{whose} takes connections")),
+        Ok((address, silent)) => {
+            let found = format!("{address}{whose} takes connections");
+            let Some(first) = silent.first() else { return Finding::ok(found) };
+            return Finding::note(
+                format!("{found}; {first} does not answer"),
+                "The name has several addresses, and connections may wait for the silent one first: mend it, or have it taken \
+                 out of the name.",
+            );
+        }
         Err(kind) => kind,
     };
     let found = match kind {
@@ -142,71 +143,24 @@ pub fn place(url: &Url) -> String {
     url.port_or_known_default().map_or(host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-pub fn tls(
-    context: &Context,
-    exchange: &Exchange,
-    shown: Option<&Shown>,
-    now: SystemTime,
-) -> Finding {
-    match exchange {
-        Exchange::Lost(Lost::Failed { stage: Stage::Tls, reason }) => {
-            return match reason.split_once(": ") {
-                Some((found, advice)) => Finding::failed(found, sentence(advice)),
-                None => Finding::failed(
-                    reason,
-                    "Does the server speak TLS at this port? What stands between may break it off.",
-                ),
-            };
-        }
-        Exchange::Silent(after, Some(false)) => {
-            return Finding::failed(
-                format!("nothing came of it in {}", seconds(*after)),
-                "Does the server speak TLS at this port? Is it overloaded?",
-            );
-        }
-        _ => {}
-    }
-    if context.url.scheme() == "http" {
-        let host = context.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        return match is_loopback(host) {
-            true => Finding::ok("none: the agent is on this machine"),
-            false => Finding::note(
-                "none: others on the way can read and change everything",
-                "Use https:// where the agent offers it.",
-            ),
-        };
-    }
-    let Some(Shown { issuer, until, is_checked }) = shown else {
-        return Finding::ok("agreed on");
-    };
-    let date = httpdate::fmt_http_date(*until);
-    let alpn = match exchange {
-        Exchange::Answered(Answered { version: Version::HTTP_2, .. }) => "; ALPN h2",
-        Exchange::Answered(_) => "; ALPN without h2",
-        _ => "",
-    };
-    let found = format!("certificate by {issuer}, valid until {date}{alpn}");
-    if !is_checked {
-        return Finding::note(
-            format!("{found}; not checked"),
-            "Leave --insecure out, and name the file of its authority with --ca-file.",
-        );
-    }
-    match until.duration_since(now) {
-        Ok(left) if left < SOON => Finding::note(found, "Have the certificate renewed soon."),
-        _ => Finding::ok(found),
-    }
-}
-
-/// Words in the path of a page that wants a person.
-const SIGN_IN: [&str; 6] = ["login", "signin", "sign-in", "sign_in", "oauth", "sso"];
+/// What a page that wants a person has as a label of its host or a segment of its path.
+const SIGN_IN: [&str; 8] =
+    ["login", "signin", "sign-in", "sign_in", "oauth", "oauth2", "saml", "sso"];
 const SIGN_IN_ADVICE: &str = "A sign-in stands before the agent and waits for a person with a browser. Ask who runs it how programs \
      are let in: a token goes into --bearer-env, --bearer-file or --bearer-command, anything else into --header.";
 
 fn is_sign_in(status: u16, from: &Url, target: &Url) -> bool {
-    let text = target.as_str().to_ascii_lowercase();
+    let ours = words(from);
     let is_other_host = target.host_str() != from.host_str();
-    SIGN_IN.iter().any(|word| text.contains(word)) || is_other_host && matches!(status, 302 | 303)
+    let is_named =
+        words(target).iter().any(|word| SIGN_IN.contains(&word.as_str()) && !ours.contains(word));
+    is_named || is_other_host && matches!(status, 302 | 303)
+}
+
+/// The labels of the host and the segments of the path.
+fn words(url: &Url) -> Vec<String> {
+    let text = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
+    text.to_ascii_lowercase().split(['.', '/']).map(str::to_owned).collect()
 }
 
 pub fn redirect(context: &Context, exchange: &Exchange) -> Finding {
@@ -258,6 +212,11 @@ pub fn sign_in(context: &Context, exchange: &Exchange) -> Finding {
                 format!("Is the path {} right? If it is: {SIGN_IN_ADVICE}", context.url.path()),
             )
         }
+        Exchange::Answered(Answered { response, .. }) if response.status == 511 => Finding::failed(
+            said(response),
+            "The network that you are in wants a person to sign in before it lets anything through: open any page in a \
+                 browser.",
+        ),
         _ => Finding::ok("none in the way"),
     }
 }
@@ -284,7 +243,9 @@ pub fn path(context: &Context, exchange: &Exchange) -> Finding {
 pub fn status(context: &Context, exchange: &Exchange) -> Finding {
     let response = match exchange {
         Exchange::Answered(Answered { response, .. }) => response,
-        Exchange::Upgraded => return Finding::ok("101"),
+        Exchange::Upgraded | Exchange::Lost(Lost::Failed { stage: Stage::Upgrade, .. }) => {
+            return Finding::ok("101");
+        }
         Exchange::Silent(after, _) => {
             return Finding::failed(
                 format!("no answer in {}", seconds(*after)),
@@ -295,21 +256,30 @@ pub fn status(context: &Context, exchange: &Exchange) -> Finding {
         Exchange::Lost(lost) => {
             return Finding::failed(
                 format!("no answer: {}", reason(lost)),
-                "Something answers there, but not as an HTTP server does: is the port right? Otherwise see the log of the \
-                 agent's server.",
+                format!(
+                    "Something answers there, but not as an HTTP server does: is the port right{} Otherwise see the log of the \
+                     agent's server.",
+                    match context.url.scheme() {
+                        "http" =>
+                            ", or does it speak TLS: let the URL begin with https: (for a socket wss:)?",
+                        _ => "?",
+                    }
+                ),
             );
         }
     };
     let status = response.status;
-    let said = match excerpt(response) {
-        Some(text) => format!("{status}: {text}"),
-        None => status.to_string(),
-    };
+    let said = said(response);
     let advice = match status {
         200 => return Finding::ok("200"),
+        // A message is one whatever the success (L2).
+        201..=299 if !response.body.is_empty() => return Finding::ok(status.to_string()),
         401 | 403 => return credential_refused(context, said),
+        400 if said.contains("HTTPS") => {
+            "It speaks TLS at this port: let the URL begin with https: (for a socket wss:)."
+        }
         _ if context.is_socket && !matches!(status, 429 | 500..) => return Finding::ok(said),
-        405 | 501 => {
+        405 | 426 | 501 => {
             "What is there takes no POST, so it is no ACP over Streamable HTTP: is the path right? If the agent speaks \
              WebSocket only, use --transport ws."
         }
@@ -345,11 +315,27 @@ fn credential_refused(context: &Context, said: String) -> Finding {
     Finding::failed(said, advice)
 }
 
-/// What a server wrote, where it is text for people.
+/// A status, and what the server says to it.
+pub fn said(response: &Response) -> String {
+    match excerpt(response) {
+        Some(text) => format!("{}: {text}", response.status),
+        None => response.status.to_string(),
+    }
+}
+
+/// What a server wrote, where it is text for people; of a page its title.
 fn excerpt(response: &Response) -> Option<String> {
     let text = String::from_utf8_lossy(&response.body);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    (!text.is_empty() && !text.starts_with('<')).then(|| shortened(&text))
+    let text = if text.starts_with('<') { title(&text)? } else { &text };
+    (!text.is_empty()).then(|| shortened(text))
+}
+
+fn title(page: &str) -> Option<&str> {
+    let lower = page.to_ascii_lowercase();
+    let begin = lower.find("<title>")? + "<title>".len();
+    let end = begin + lower[begin..].find("</title>")?;
+    Some(page[begin..end].trim())
 }
 
 fn shortened(text: &str) -> String {
@@ -370,110 +356,8 @@ pub fn http(version: Version) -> Finding {
     }
 }
 
-const NO_ACP: &str = "What answers there is no ACP agent: is the path right?";
-
-/// The answer to `initialize`; `has_connection`: it named a connection, or needs none.
-pub fn initialize(answer: &[u8], content_type: &str, has_connection: bool) -> Finding {
-    if content_type.trim_start().starts_with("text/event-stream") {
-        return Finding::failed(
-            "it is answered with an event stream",
-            "An agent answers `initialize` with JSON; a server of MCP answers so. Is the URL that of an ACP agent?",
-        );
-    }
-    if answer.is_empty() {
-        return Finding::failed(
-            format!("it is answered with {}", shortened(content_type_or_nothing(content_type))),
-            NO_ACP,
-        );
-    }
-    let is_error = match message::read(answer) {
-        Ok(Message::Answer { is_error, .. }) => is_error,
-        Ok(_) => return Finding::failed("it is answered with a request", NO_ACP),
-        Err(_) => {
-            return Finding::failed("it is answered with something else than JSON-RPC", NO_ACP);
-        }
-    };
-    let value: Value = serde_json::from_slice(answer).unwrap_or_default();
-    if is_error {
-        let message = value["error"]["message"].as_str().unwrap_or("without a message");
-        let found =
-            format!("the agent refuses: {} ({})", shortened(message), value["error"]["code"]);
-        return Finding::failed(
-            found,
-            "See the agent's documentation and its log: it was reached, and does not want to begin.",
-        );
-    }
-    if !has_connection {
-        return Finding::failed(
-            "it is answered without Acp-Connection-Id",
-            "Without that header nothing can follow: something on the way drops it, or the agent does not speak ACP over \
-             Streamable HTTP.",
-        );
-    }
-    let info = &value["result"]["agentInfo"];
-    let name = info["name"].as_str().unwrap_or("an agent without a name");
-    let version = info["version"].as_str().unwrap_or_default();
-    let (protocol, _) = negotiated(answer);
-    let protocol = protocol.map(|version| String::from_utf8_lossy(&version).into_owned());
-    Finding::ok(format!(
-        "{} speaks protocol version {}",
-        shortened(format!("{name} {version}").trim()),
-        shortened(protocol.as_deref().unwrap_or("unknown"))
-    ))
-}
-
-/// There is no answer to `initialize` on a socket that is open.
-pub fn unanswered(reason: &str) -> Finding {
-    Finding::failed(
-        format!("it is not answered: {}", shortened(reason)),
-        "Is it an ACP agent that speaks WebSocket at this path? See its log.",
-    )
-}
-
 fn content_type_or_nothing(content_type: &str) -> &str {
     if content_type.is_empty() { "nothing" } else { content_type }
-}
-
-/// What the agent offers of what makes a conversation survive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
-    pub load: bool,
-    pub resume: bool,
-    pub list: bool,
-    pub close: bool,
-}
-
-impl Capabilities {
-    /// Those of an answer to `initialize`.
-    pub fn of(answer: &[u8]) -> Self {
-        let value: Value = serde_json::from_slice(answer).unwrap_or_default();
-        let of_session = &value["result"]["agentCapabilities"]["sessionCapabilities"];
-        let has = |name: &str| !of_session[name].is_null();
-        let (_, offers) = negotiated(answer);
-        Self { load: offers.load, resume: offers.resume, list: has("list"), close: has("close") }
-    }
-}
-
-pub fn capabilities(offered: Capabilities) -> Finding {
-    let all = [
-        ("load", offered.load),
-        ("resume", offered.resume),
-        ("list", offered.list),
-        ("close", offered.close),
-    ];
-    let names = |wanted| {
-        let names = all.iter().filter(|(_, is_offered)| *is_offered == wanted);
-        let names: Vec<_> = names.map(|(name, _)| *name).collect();
-        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
-    };
-    let found = format!("offered: {}; not: {}", names(true), names(false));
-    match offered.load || offered.resume {
-        true => Finding::ok(found),
-        false => Finding::note(
-            found,
-            "A lost connection costs its sessions: the agent can neither load nor resume one.",
-        ),
-    }
 }
 
 pub fn websocket(offer: &Result<(), String>, is_wanted: bool) -> Finding {
@@ -493,9 +377,18 @@ pub fn websocket(offer: &Result<(), String>, is_wanted: bool) -> Finding {
 pub fn closing(result: &Result<u16, String>) -> Finding {
     let advice = "The connection stays until the agent gives it up by itself.";
     match result {
-        Ok(200..=299) => Finding::ok("the connection is closed"),
+        // One that is not known any more is as good (S7).
+        Ok(200..=299 | 404) => Finding::ok("the connection is closed"),
         Ok(status) => Finding::note(format!("DELETE is answered with {status}"), advice),
         Err(reason) => Finding::note(format!("DELETE is not answered: {reason}"), advice),
+    }
+}
+
+/// The end of a socket. One that was cut is at its end, too.
+pub fn socket_closing(result: &std::io::Result<()>) -> Finding {
+    match result {
+        Ok(()) => Finding::ok("the socket is closed"),
+        Err(_) => Finding::ok("the socket was cut before"),
     }
 }
 
@@ -515,24 +408,11 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_ascii_uppercase()).unwrap_or_default();
-    let end = if text.ends_with(['.', '?']) { "" } else { "." };
-    format!("{first}{}{end}", chars.as_str())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::report::Verdict;
     use super::*;
     use bytes::Bytes;
-    use std::time::UNIX_EPOCH;
-
-    fn context(url: &str) -> Context {
-        Context { url: Url::parse(url).unwrap(), proxy: None, sent: Vec::new(), is_socket: false }
-    }
 
     #[test]
     fn l8_a_sign_in_is_told_from_a_redirect_by_its_words_or_by_its_host() {
@@ -544,47 +424,18 @@ mod tests {
             (308, "https://agent.test/acp", false),
             (301, "https://www.agent.test/acp", false),
             (302, "https://agent.test/acp/", false),
+            (308, "https://processor.test/lessons/assorted", false),
+            (308, "https://agent.test/work/sso/", false),
         ];
         for (status, target, expected) in cases {
-            let from = context("http://agent.test/acp").url;
+            let from = Url::parse("http://agent.test/sso/acp").unwrap();
             let found = is_sign_in(status, &from, &Url::parse(target).unwrap());
             assert_eq!(found, expected, "{status} {target}");
         }
     }
 
     #[test]
-    fn a_certificate_that_expires_soon_or_is_not_checked_is_noted() {
-        let now = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        let cases = [
-            (SOON * 2, true, Verdict::Ok),
-            (SOON / 2, true, Verdict::Note),
-            (SOON * 2, false, Verdict::Note),
-        ];
-        for (left, is_checked, expected) in cases {
-            let shown = Shown { issuer: "Anna".to_owned(), until: now + left, is_checked };
-            let context = context("https://agent.test/acp");
-            let found = tls(&context, &Exchange::Upgraded, Some(&shown), now);
-            assert_eq!(found.verdict, expected, "{left:?} {found:?}");
-            assert!(found.found.contains("by Anna"), "{found:?}");
-        }
-        let plain = tls(&context("http://agent.test/acp"), &Exchange::Upgraded, None, now);
-        assert_eq!(plain.verdict, Verdict::Note);
-    }
-
-    #[test]
-    fn capabilities_are_read_in_both_versions() {
-        let one = br#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":
-            {"loadSession":true,"sessionCapabilities":{"list":{}}}}}"#;
-        let two = br#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}"#;
-        let found = capabilities(Capabilities::of(one));
-        assert_eq!(found.found, "offered: load, list; not: resume, close");
-        let found = capabilities(Capabilities::of(two));
-        assert_eq!(found.found, "offered: resume; not: load, list, close");
-        assert_eq!(capabilities(Capabilities::of(b"{}")).verdict, Verdict::Note);
-    }
-
-    #[test]
-    fn x1_what_a_server_writes_is_shown_short_and_pages_are_not_shown() {
+    fn x1_what_a_server_writes_is_shown_short_and_of_pages_the_title() {
         let said = |body: &str| {
             let body = Bytes::from(body.to_owned());
             let (content_type, connection_id, retry_after) = (String::new(), None, None);
@@ -598,6 +449,7 @@ mod tests {
             })
         };
         assert_eq!(said("<html>no"), None);
+        assert_eq!(said("<HTML><Title>Only HTTPS</Title>no"), Some("Only HTTPS".to_owned()));
         assert_eq!(said(" not\n  here "), Some("not here".to_owned()));
         assert_eq!(said(&"ä".repeat(500)).map(|text| text.chars().count()), Some(EXCERPT + 1));
     }

@@ -12,7 +12,7 @@ use crate::core::redirect::Refusal;
 use crate::core::{Connection, Response, limits};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
 use reqwest::{Upgraded, Url, Version};
 use std::collections::VecDeque;
 
@@ -27,6 +27,8 @@ pub(crate) enum Stage {
     Tls,
     /// At the remote.
     Remote,
+    /// At the remote, which answered to the request for a socket, and not as WebSocket has it.
+    Upgrade,
 }
 
 /// Why a request has no answer.
@@ -45,6 +47,8 @@ pub(crate) struct Answered {
     pub(crate) version: Version,
     /// To where the remote redirected within its origin.
     pub(crate) moved_to: Option<Url>,
+    /// Its `Content-Encoding`, where it has one.
+    pub(crate) encoding: Option<String>,
 }
 
 /// What was answered to a GET of a stream.
@@ -130,9 +134,9 @@ impl Link {
         &self.remote.url
     }
 
-    /// Why a credential cannot be had, if it cannot.
-    pub(crate) async fn credential(&self) -> Result<(), String> {
-        self.headers(false).await.map(|_| ()).map_err(told)
+    /// What tells the remote who we are, or why that cannot be had.
+    pub(crate) async fn credential(&self) -> Result<HeaderMap, String> {
+        self.headers(false).await.map_err(told)
     }
 
     /// POSTs a message.
@@ -147,9 +151,9 @@ impl Link {
         let outgoing = outgoing.of(connection, None).map_err(lost)?;
         let client = self.clients.for_posts().await.map_err(lost)?;
         let (response, moved_to) = answered(self.send(outgoing, &client).await.map_err(lost)?)?;
-        let version = response.version();
+        let (version, encoding) = (response.version(), encoding(response.headers()));
         let response = answer::read(response, self.remote.max_message_bytes).await.map_err(lost)?;
-        Ok(Answered { response, version, moved_to })
+        Ok(Answered { response, version, moved_to, encoding })
     }
 
     /// Opens the connection's stream.
@@ -170,10 +174,8 @@ impl Link {
             let read = answer::read(response, limits::ERROR_BODY_BYTES).await;
             return read.map(Opened::Refused).map_err(lost);
         }
-        let encoding = response.headers().get(CONTENT_ENCODING);
-        let encoding = encoding.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
         Ok(Opened::Stream(Box::new(Stream {
-            encoding: encoding.filter(|name| name != "identity"),
+            encoding: encoding(response.headers()),
             has_length: response.headers().contains_key(CONTENT_LENGTH),
             decoder: Decoder::new(self.remote.max_message_bytes),
             items: VecDeque::new(),
@@ -187,7 +189,9 @@ impl Link {
         let lost = |failure| self.lost(failure);
         let (sent, key) = self.ask_for_socket(false).await.map_err(lost)?;
         let (response, _) = answered(sent)?;
-        let upgraded = upgraded(response, &key).await.map_err(lost)?;
+        let upgraded = upgraded(response, &key)
+            .await
+            .map_err(|failure| Lost::Failed { stage: Stage::Upgrade, reason: told(failure) })?;
         Ok(upgraded.map(|(socket, _)| socket))
     }
 
@@ -204,6 +208,11 @@ impl Link {
     fn lost(&self, failure: Failure) -> Lost {
         Lost::Failed { stage: self.stage(&failure), reason: told(failure) }
     }
+}
+
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let name = String::from_utf8_lossy(headers.get(CONTENT_ENCODING)?.as_bytes()).into_owned();
+    (!name.eq_ignore_ascii_case("identity")).then_some(name)
 }
 
 fn told(failure: Failure) -> String {

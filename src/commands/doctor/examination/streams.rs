@@ -1,7 +1,7 @@
 //! Gathers the facts of the connection's stream: whether it opens, brings answers at once, and brings
 //! again what followed a cursor.
 
-use super::{ANSWER, Examination, OURS, REST, answers};
+use super::{ANSWER, Examination, REST, answers};
 use crate::commands::doctor::report::Step;
 use crate::commands::doctor::verdicts::{self, Capabilities, Opening, Talk};
 use crate::core::Connection;
@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 /// How long the head of a stream may take before a message is sent to bring it out.
 const HEAD: Duration = Duration::from_secs(2);
+/// How soon after the message it comes where the message brought it out.
+const BROUGHT: Duration = Duration::from_millis(300);
 /// How often a stream is asked for whose predecessor the server still holds, and after which time.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -27,40 +29,42 @@ impl Examination<'_> {
     ) -> Option<()> {
         let begun = Instant::now();
         let (opening, stream) = self.open(connection, offered).await;
-        let Some(mut stream) = stream else {
-            return self.add(Step::Stream, verdicts::stream(&opening), begun);
-        };
+        self.add(Step::Stream, verdicts::stream(&opening), begun)?;
+        let mut stream = stream?;
         let opened = Instant::now();
-        if stream.encoding.is_some() || stream.has_length {
-            self.report.add(Step::Stream, verdicts::stream(&opening), opened - begun);
-            let compression = verdicts::compression(stream.encoding.as_deref());
-            self.add(Step::Compression, compression, opened)?;
+        let compression = verdicts::compression(stream.encoding.as_deref());
+        self.add(Step::Compression, compression, opened)?;
+        let mut heartbeats = 0;
+        let first = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
+        let mut last = first.clone();
+        if first.is_answered() {
+            last = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
+        }
+        if stream.has_length && matches!(last, Talk::Unanswered { .. } | Talk::Ended { .. }) {
             return self.add(Step::Buffering, verdicts::measured(), opened);
         }
-        let mut heartbeats = 0;
-        let mut talk = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
-        if let Talk::Ended { after, reason } = &talk {
-            return self.add(Step::Stream, verdicts::ended(*after, reason), begun);
+        if let Talk::Ended { reason } = &last {
+            return self.add(Step::Stream, verdicts::ended(opened.elapsed(), reason), begun);
         }
-        self.report.add(Step::Stream, verdicts::stream(&opening), opened - begun);
-        self.add(Step::Compression, verdicts::compression(None), Instant::now())?;
-        if let Talk::Unanswered { after } = talk {
-            talk = self.flushed(connection, &mut stream, after).await;
+        if let Talk::Unanswered { after } = last {
+            last = self.flushed(connection, &mut stream, after).await;
         }
-        self.add(Step::Buffering, verdicts::buffering(&opening, &talk), opened)?;
-        let second = self.talk(connection, offered, &mut stream, &mut heartbeats).await;
+        let talk = if last.is_answered() { &first } else { &last };
+        self.add(Step::Buffering, verdicts::buffering(&opening, talk), opened)?;
         let end =
             watch(&mut stream, &mut heartbeats, self.watched.saturating_sub(opened.elapsed()));
-        let heard = match end.await {
-            Some(why) => verdicts::ended(opened.elapsed(), &why),
-            None => verdicts::heartbeats(heartbeats, opened.elapsed()),
-        };
+        if let Some(why) = end.await {
+            self.add(Step::Stream, verdicts::ended(opened.elapsed(), &why), begun)?;
+        }
+        let heard = verdicts::heartbeats(heartbeats, opened.elapsed());
         self.add(Step::Heartbeats, heard, opened)?;
-        self.add(Step::Numbering, verdicts::numbering(&talk), Instant::now())?;
-        if let (Talk::Answered { id: Some(cursor), .. }, Talk::Answered { .. }) = (talk, second) {
+        self.add(Step::Numbering, verdicts::numbering(&first), Instant::now())?;
+        if let (Talk::Answered { id: Some(cursor), .. }, Talk::Answered { after, .. }) =
+            (first, last)
+        {
             drop(stream);
             let begun = Instant::now();
-            let replayed = self.replays(connection, &cursor).await;
+            let replayed = self.replays(connection, &cursor, REST + after).await;
             self.add(Step::Replay, verdicts::replay(replayed), begun)?;
         }
         Some(())
@@ -77,8 +81,10 @@ impl Examination<'_> {
         let message = probe(&self.id(), offered.list);
         let mut opening = Box::pin(self.link.listen(connection, None));
         if let Ok(opened) = timeout(HEAD, &mut opening).await {
-            return told(opened, begun.elapsed(), false);
+            let after = begun.elapsed();
+            return told(opened, Opening::Opened { after });
         }
+        let asked = Instant::now();
         let asking = async {
             // Its answer is what matters, and that the stream opens.
             let _ = self.link.ask(Some(connection), message).await;
@@ -90,7 +96,9 @@ impl Examination<'_> {
         };
         let after = begun.elapsed();
         match opened {
-            Ok(opened) => told(opened, after, true),
+            // What is not held back comes when it comes, whatever is sent meanwhile.
+            Ok(opened) if asked.elapsed() < BROUGHT => told(opened, Opening::Late { after }),
+            Ok(opened) => told(opened, Opening::Slow { after }),
             Err(_) => (Opening::Silent { after }, None),
         }
     }
@@ -131,7 +139,7 @@ impl Examination<'_> {
         let after = begun.elapsed();
         match heard {
             Ok(Ok(id)) => Talk::Answered { after, id },
-            Ok(Err(reason)) => Talk::Ended { after, reason },
+            Ok(Err(reason)) => Talk::Ended { reason },
             Err(_) => Talk::Unanswered { after },
         }
     }
@@ -143,10 +151,10 @@ impl Examination<'_> {
         stream: &mut Stream,
         after: Duration,
     ) -> Talk {
-        self.connection = None;
         let begun = Instant::now();
         let ended = self.end(connection).await;
-        self.report.add(Step::Closing, verdicts::closing(&ended), begun.elapsed());
+        self.connection = None;
+        self.closing = Some((verdicts::closing(&ended), begun.elapsed()));
         let comes = timeout(REST, async {
             loop {
                 match stream.next().await {
@@ -167,7 +175,12 @@ impl Examination<'_> {
     }
 
     /// Whether what followed the cursor comes again.
-    async fn replays(&self, connection: &Connection, cursor: &Bytes) -> Result<bool, String> {
+    async fn replays(
+        &self,
+        connection: &Connection,
+        cursor: &Bytes,
+        patience: Duration,
+    ) -> Result<bool, String> {
         let mut tries = 0;
         let mut stream = loop {
             let opened = timeout(ANSWER, self.link.listen(connection, Some(cursor))).await;
@@ -180,8 +193,8 @@ impl Examination<'_> {
             }
             tries += 1;
         };
-        let last = format!("{OURS}{}", self.asked);
-        let comes = timeout(REST, async {
+        let last = self.last_id();
+        let comes = timeout(patience, async {
             loop {
                 match stream.next().await {
                     Ok(Item::Event { data: Some(data), .. }) if answers(&data, &last) => {
@@ -196,14 +209,9 @@ impl Examination<'_> {
     }
 }
 
-fn told(
-    opened: Result<Opened, Lost>,
-    after: Duration,
-    is_late: bool,
-) -> (Opening, Option<Box<Stream>>) {
+fn told(opened: Result<Opened, Lost>, opening: Opening) -> (Opening, Option<Box<Stream>>) {
     match opened {
-        Ok(Opened::Stream(stream)) if is_late => (Opening::Late { after }, Some(stream)),
-        Ok(Opened::Stream(stream)) => (Opening::Opened { after }, Some(stream)),
+        Ok(Opened::Stream(stream)) => (opening, Some(stream)),
         Ok(Opened::Refused(response)) => (Opening::Refused(response), None),
         Err(lost) => (Opening::Lost(lost), None),
     }

@@ -10,11 +10,18 @@ use std::time::Duration;
 /// An answer that takes longer may have been held back.
 const HELD_BACK: Duration = Duration::from_millis(1500);
 
+/// No time-out is as short.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// What came of a GET of the stream.
 #[derive(Debug)]
 pub enum Opening {
     /// Its head came after this time.
     Opened {
+        after: Duration,
+    },
+    /// The same, which was long.
+    Slow {
         after: Duration,
     },
     /// The same, but not before there was a message to bring.
@@ -43,8 +50,15 @@ pub enum Talk {
     Unanswered { after: Duration },
     /// It came as the connection was closed.
     Flushed { after: Duration },
-    /// The stream ended, this long after it opened.
-    Ended { after: Duration, reason: String },
+    /// The stream ended.
+    Ended { reason: String },
+}
+
+impl Talk {
+    /// Whether the request was answered.
+    pub fn is_answered(&self) -> bool {
+        matches!(self, Self::Answered { .. } | Self::Direct)
+    }
 }
 
 const BUFFERED: &str = "Something on the way keeps the stream until there is more of it, or until it ends. Switch that off in the \
@@ -53,6 +67,10 @@ const BUFFERED: &str = "Something on the way keeps the stream until there is mor
 pub fn stream(opening: &Opening) -> Finding {
     match opening {
         Opening::Opened { after, .. } => Finding::ok(format!("open after {}", seconds(*after))),
+        Opening::Slow { after } => Finding::note(
+            format!("open after {}", seconds(*after)),
+            "The agent, or what stands before it, takes long to open a stream. That time is lost at every start.",
+        ),
         Opening::Late { after } => {
             Finding::ok(format!("open after {}, see below", seconds(*after)))
         }
@@ -113,6 +131,18 @@ pub fn buffering(opening: &Opening, talk: &Talk) -> Finding {
             Finding::ok(format!("an answer came on the stream after {}", seconds(*after)))
         }
         Talk::Direct => Finding::ok("not seen: the agent answers in the answer to the POST"),
+        Talk::Refused(status @ (401 | 403 | 404 | 410 | 500..)) => Finding::failed(
+            format!("a request after `initialize` is answered with {status}"),
+            match status {
+                401 | 403 => {
+                    "The credential was taken for `initialize` and is not taken for what follows: ask who runs the agent."
+                }
+                404 | 410 => {
+                    "The connection that was just opened is not known: all requests of one connection must reach the same server."
+                }
+                _ => "The agent, or a server before it, failed: see its log.",
+            },
+        ),
         Talk::Refused(status) => Finding::note(
             format!("not seen: the agent answers {status} to a request of no harm"),
             "Whether the stream brings answers at once shows in a conversation.",
@@ -136,7 +166,14 @@ pub fn buffering(opening: &Opening, talk: &Talk) -> Finding {
 /// The end of a stream that should not end.
 pub fn ended(after: Duration, why: &str) -> Finding {
     let found = format!("it ended after {}: {why}", seconds(after));
-    let advice = "Something on the way, or the agent, ends streams: raise the time-outs of the reverse proxy for this path.";
+    let advice = match after < AT_ONCE {
+        true => {
+            "The agent, or something on the way, ends the stream as soon as it is there: see the log of the agent's server."
+        }
+        false => {
+            "Something on the way, or the agent, ends streams: raise the time-outs of the reverse proxy for this path."
+        }
+    };
     match after < Duration::from_millis(limits::HEALTHY_AFTER.0) {
         true => Finding::failed(found, advice),
         false => Finding::note(found, advice),
@@ -190,6 +227,9 @@ mod tests {
             (Talk::Answered { after: second * 2, id: None }, Verdict::Note),
             (Talk::Direct, Verdict::Ok),
             (Talk::Refused(400), Verdict::Note),
+            (Talk::Refused(404), Verdict::Failed),
+            (Talk::Refused(401), Verdict::Failed),
+            (Talk::Refused(502), Verdict::Failed),
             (Talk::Flushed { after: second }, Verdict::Failed),
             (Talk::Unanswered { after: second }, Verdict::Failed),
         ];
@@ -202,8 +242,11 @@ mod tests {
 
     #[test]
     fn a_stream_that_ends_is_a_failure_when_young_and_a_note_when_old() {
-        let young = ended(Duration::from_secs(1), "cut");
+        let (new, young) = (ended(Duration::ZERO, "cut"), ended(Duration::from_secs(1), "cut"));
         let old = ended(Duration::from_secs(60), "cut");
         assert_eq!((young.verdict, old.verdict), (Verdict::Failed, Verdict::Note));
+        let speaks_of_time =
+            |found: Finding| found.advice.is_some_and(|it| it.contains("time-outs"));
+        assert!(speaks_of_time(young) && !speaks_of_time(new));
     }
 }

@@ -1,0 +1,94 @@
+//! Decides what of a report is a secret of the person's: a server may repeat what it was sent (X1).
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "hidden";
+/// Shorter values are no secrets: they stand in every text.
+const LEAST: usize = 4;
+/// Words of a credential that everybody knows.
+const SCHEMES: [&str; 2] = ["bearer", "basic"];
+
+/// What must not be shown, in lower case: a host is shown so.
+#[derive(Default)]
+pub struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// Adds a value, and each part of it that a server may repeat alone.
+    pub fn add(&mut self, value: &str) {
+        self.insert(value);
+        for part in value.split([' ', ';', ',']) {
+            self.insert(part);
+            self.insert(part.split_once('=').map_or("", |(_, value)| value));
+        }
+        let basic = value.split_once(' ').and_then(|(_, text)| BASE64_STANDARD.decode(text).ok());
+        let basic = basic.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default();
+        self.insert(basic.split_once(':').map_or("", |(_, password)| password));
+        // A longer one may hold a shorter one.
+        self.0.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    }
+
+    fn insert(&mut self, value: &str) {
+        let value = value.trim().to_ascii_lowercase();
+        if value.len() >= LEAST && !SCHEMES.contains(&value.as_str()) && !self.0.contains(&value) {
+            self.0.push(value);
+        }
+    }
+
+    /// A text without them.
+    pub fn hide(&self, mut text: String) -> String {
+        for secret in &self.0 {
+            let mut from = 0;
+            while let Some(at) = text[from..].to_ascii_lowercase().find(secret.as_str()) {
+                let start = from + at;
+                text.replace_range(start..start + secret.len(), HIDDEN);
+                from = start + HIDDEN.len();
+            }
+            // Of a text that was cut the start of one may be left.
+            let begins = |end: &usize| {
+                let begin = secret.get(..*end);
+                begin.is_some_and(|begin| ends_cut(&text, begin).is_some())
+            };
+            if let Some(end) = (LEAST..secret.len()).rev().find(begins)
+                && let Some(at) = ends_cut(&text, &secret[..end])
+            {
+                text.replace_range(at..at + end, HIDDEN);
+            }
+        }
+        text
+    }
+}
+
+/// Where `end` stands as the last that is left of a text that was cut.
+fn ends_cut(text: &str, end: &str) -> Option<usize> {
+    text.to_ascii_lowercase().find(&format!("{end}…"))
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Secrets(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x1_a_secret_is_hidden_whole_and_in_parts_and_where_it_was_cut() {
+        let mut secrets = Secrets::default();
+        for value in ["Bearer Tok3n-of-mine", "a=c00kie; b=1", "Basic YW5uYTpzM2NyZXQ="] {
+            secrets.add(value);
+        }
+        let cases = [
+            ("no Bearer Tok3n-of-mine!", "no hidden!"),
+            ("https://tok3n-of-mine.example/Tok3n-of-mine", "https://hidden.example/hidden"),
+            ("400: c00kie s3cret", "400: hidden hidden"),
+            ("not Tok3n-of-… (1)", "not hidden… (1)"),
+            ("Bearer or basic", "Bearer or basic"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(secrets.hide(text.to_owned()), expected);
+        }
+    }
+}

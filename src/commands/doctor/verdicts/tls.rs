@@ -1,0 +1,158 @@
+//! Decides what the facts of TLS and of the certificate mean.
+
+use super::{Context, Exchange, seconds};
+use crate::commands::doctor::report::Finding;
+use crate::config::proxy::is_loopback;
+use crate::shell::http::inspection::{Answered, Lost, Stage};
+use reqwest::Version;
+use std::time::{Duration, SystemTime};
+
+/// How soon the end of a certificate is told before it comes.
+const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// A certificate as people read it.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    pub issuer: String,
+    pub until: SystemTime,
+    /// It was checked.
+    pub is_checked: bool,
+}
+
+pub fn tls(
+    context: &Context,
+    exchange: &Exchange,
+    shown: Option<&Shown>,
+    now: SystemTime,
+) -> Finding {
+    match exchange {
+        Exchange::Lost(Lost::Failed { stage: Stage::Tls, reason }) => {
+            return Finding::failed(reason, advice(reason));
+        }
+        Exchange::Silent(after, Some(false)) => {
+            return Finding::failed(
+                format!("nothing came of it in {}", seconds(*after)),
+                "Does the server speak TLS at this port? Is it overloaded?",
+            );
+        }
+        _ => {}
+    }
+    if context.url.scheme() == "http" {
+        let host = context.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        return match is_loopback(host) {
+            true => Finding::ok("none: the agent is on this machine"),
+            false => Finding::note(
+                "none: others on the way can read and change everything",
+                "Use https:// where the agent offers it.",
+            ),
+        };
+    }
+    let Some(Shown { issuer, until, is_checked }) = shown else {
+        return Finding::ok("agreed on");
+    };
+    let date = httpdate::fmt_http_date(*until);
+    let alpn = match exchange {
+        Exchange::Answered(Answered { version: Version::HTTP_2, .. }) => "; ALPN h2",
+        Exchange::Answered(_) => "; ALPN without h2",
+        _ => "",
+    };
+    let found = format!("certificate by {issuer}, valid until {date}{alpn}");
+    if !is_checked {
+        return Finding::note(
+            format!("{found}; not checked"),
+            "Leave --insecure out, and name the file of its authority with --ca-file.",
+        );
+    }
+    match until.duration_since(now) {
+        Ok(left) if left < SOON => Finding::note(found, "Have the certificate renewed soon."),
+        _ => Finding::ok(found),
+    }
+}
+
+/// What to do, by a word of what was wrong.
+const ADVICE: [(&str, &str); 9] = [
+    (
+        "--client-cert",
+        "Name a certificate that the agent takes with --client-cert, and its key with --client-key.",
+    ),
+    (
+        "--ca-file",
+        "If you trust who issued the certificate, name the file of that authority with --ca-file.",
+    ),
+    (
+        "expired",
+        "Have the certificate renewed. If it should be valid, set the clock of this machine.",
+    ),
+    (
+        "begins to be valid",
+        "Set the clock of this machine. If it is right, wait, or have another certificate issued.",
+    ),
+    (
+        "another host",
+        "Use the name that the certificate is for, or have one issued for the name in the URL.",
+    ),
+    (
+        "its certificate",
+        "Have another certificate issued: one for a server of this name, not that of an authority.",
+    ),
+    ("begin with https:", "Let the URL begin with https: (for a socket wss:)."),
+    (
+        "does not speak TLS",
+        "Is the port right? If it is, let the URL begin with http: (for a socket ws:).",
+    ),
+    (
+        "NoApplicationProtocol",
+        "The server takes no version of HTTP that is offered to it (ALPN): have it take http/1.1 or h2. With --http 1.1, and \
+         for a socket, only http/1.1 is offered.",
+    ),
+];
+
+fn advice(reason: &str) -> &'static str {
+    let known = ADVICE.iter().find(|(word, _)| reason.contains(word));
+    known.map_or(
+        "Does the server speak TLS at this port? If not, let the URL begin with http:. What stands between may break it off, too.",
+        |(_, advice)| advice,
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::report::Verdict;
+    use reqwest::Url;
+    use std::time::UNIX_EPOCH;
+
+    fn context(url: &str) -> Context {
+        Context { url: Url::parse(url).unwrap(), proxy: None, sent: Vec::new(), is_socket: false }
+    }
+
+    #[test]
+    fn a_certificate_that_expires_soon_or_is_not_checked_is_noted() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let cases = [
+            (SOON * 2, true, Verdict::Ok),
+            (SOON / 2, true, Verdict::Note),
+            (SOON * 2, false, Verdict::Note),
+        ];
+        for (left, is_checked, expected) in cases {
+            let shown = Shown { issuer: "Anna".to_owned(), until: now + left, is_checked };
+            let context = context("https://agent.test/acp");
+            let found = tls(&context, &Exchange::Upgraded, Some(&shown), now);
+            assert_eq!(found.verdict, expected, "{left:?} {found:?}");
+            assert!(found.found.contains("by Anna"), "{found:?}");
+        }
+        let plain = tls(&context("http://agent.test/acp"), &Exchange::Upgraded, None, now);
+        assert_eq!(plain.verdict, Verdict::Note);
+    }
+
+    #[test]
+    fn what_is_wrong_with_tls_is_told_whole_and_what_to_do_beside_it() {
+        let reason = "connection error: received fatal alert: NoApplicationProtocol".to_owned();
+        let lost = Lost::Failed { stage: Stage::Tls, reason: reason.clone() };
+        let context = context("https://agent.test/acp");
+        let found = tls(&context, &Exchange::Lost(lost), None, UNIX_EPOCH);
+        assert_eq!(found.found, reason);
+        assert!(found.advice.unwrap().contains("ALPN"));
+    }
+}
