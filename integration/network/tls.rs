@@ -158,7 +158,8 @@ fn a_port_without_tls_and_a_port_with_it_are_told_from_each_other() {
 #[test]
 fn a_port_that_closes_without_a_word_may_be_one_with_tls() {
     let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
-    for http in ["auto", "1.1", "2"] {
+    // Over HTTP/2 the request may not have been begun, which says nothing of the port.
+    for http in ["auto", "1.1"] {
         let message = refusal(&format!("http://{}", silent.address), &["--http", http]);
         let expected = "if it speaks TLS, let the URL begin with https:";
         assert!(message.contains(expected), "--http {http}: {message}");
