@@ -149,8 +149,8 @@ impl Unchecked {
     }
 }
 
-/// A host as certificates have it, without the brackets of an IPv6 address.
-fn plain(host: &str) -> &str {
+/// A host as certificates have it, without the brackets of an IPv6 address and the dot that ends a name.
+pub(crate) fn plain(host: &str) -> &str {
     host.trim_matches(['[', ']']).trim_end_matches('.')
 }
 

@@ -45,7 +45,7 @@ pub const REPLAY_WAIT: Millis = Millis(2_000);
 pub const QUESTION_KEPT: Millis = Millis(2_000);
 /// How long one step of our own restore may go unanswered.
 pub const RESTORE_TIMEOUT: Millis = Millis(60_000);
-/// How often a restore is tried again whose fate is unknown.
+/// How often a restore is tried again whose fate is unknown, or during which the connection was lost.
 pub const BROKEN_RESTORES: u32 = 5;
 /// How long a restore may be what ends the connection: it is known by then (V2).
 pub const SUSPECT: Millis = Millis(5_000);

@@ -64,7 +64,7 @@ impl Core {
         self.forget_pointless(scope, step);
         if !self.is_full(LaneName::Answers) {
             self.post_next(scope, LaneName::Answers, step);
-        } else if !self.sessions.get(scope).is_none_or(|session| session.answers.queue.is_empty()) {
+        } else if self.sessions.get(scope).is_some_and(|it| !it.answers.queue.is_empty()) {
             self.crowd(scope);
         }
         let is_full = self.is_full(LaneName::Messages);

@@ -3,6 +3,7 @@
 use super::request::{Failure, causes, reason};
 use crate::config::proxy::{Choice, Proxy, is_loopback};
 use crate::config::redacted;
+use crate::config::tls::plain;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{ClientBuilder, Response, StatusCode, Url};
 
@@ -180,11 +181,6 @@ fn exception(host: &str) -> &str {
     };
     let host = plain(without_port);
     host.strip_prefix("*.").unwrap_or(host)
-}
-
-/// A host without the brackets of an IPv6 address and the dot that ends a name.
-fn plain(host: &str) -> &str {
-    host.trim_matches(['[', ']']).trim_end_matches('.')
 }
 
 #[cfg(test)]

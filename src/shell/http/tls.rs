@@ -1,6 +1,6 @@
 //! Decides which servers are believed and who we are to them, and tells what was wrong with TLS.
 
-use crate::config::tls::{Identity, Tls, Unchecked};
+use crate::config::tls::{Identity, Tls, Unchecked, plain};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -63,8 +63,7 @@ impl Handshake {
 
     /// The last certificate of this host.
     pub(super) fn seen(&self, host: &str) -> Option<Certificate> {
-        let host = host.trim_matches(['[', ']']).trim_end_matches('.');
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(plain(host)).cloned()
     }
 
     /// The remote answered: it takes us for who we are.
