@@ -293,6 +293,8 @@ struct Connection {
     signed_in: bool,
     questions: BTreeMap<String, Asked>,
     asked: u64,
+    /// The number of the core's `initialize`, if it was one of the core's.
+    made_by: Option<u64>,
 }
 
 /// A question without an answer.
@@ -389,6 +391,11 @@ impl<'a> Body<'a> {
     }
 }
 
+/// The number in an id of the core's own: each is greater than those before it.
+fn own_number(id: &str) -> Option<u64> {
+    id.trim_matches('"').strip_prefix("acp-tether-own-")?.rsplit_once('-')?.1.parse().ok()
+}
+
 /// Events that are kept for a replay.
 const RING: usize = 48;
 
@@ -425,7 +432,13 @@ impl Remote {
         let Some(connection) = connection else {
             return self.initialize(read.id.expect("initialize has an id").get());
         };
-        if !self.connections.contains_key(connection) {
+        let Some(known) = self.connections.get(connection) else {
+            return refused(404, "no such connection");
+        };
+        // Ids begin again at a restart. Nobody could tell the replay of a load that was meant for the
+        // connection before from one that is told for another reason.
+        let is_own_load = read.method == Some("session/load") && read.number.is_none();
+        if is_own_load && own_number(read.id()) < known.made_by {
             return refused(404, "no such connection");
         }
         if read.method == Some("session/prompt")
@@ -464,7 +477,8 @@ impl Remote {
         self.connections_made += 1;
         self.numbering += 1;
         let connection = format!("c{}", self.connections_made);
-        self.connections.insert(connection.clone(), Connection::default());
+        let made = Connection { made_by: own_number(id), ..Connection::default() };
+        self.connections.insert(connection.clone(), made);
         let Kind { version, loads, resumes, .. } = self.kind;
         let resume = if resumes { r#","sessionCapabilities":{"resume":{}}"# } else { "" };
         let text = format!(

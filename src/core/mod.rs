@@ -101,8 +101,6 @@ pub struct Core {
     /// Our own requests that have no answer yet.
     own: BTreeMap<RequestId, Own>,
     own_ids: u64,
-    /// A session waits with its restore until no other is under way.
-    suspects_wait: bool,
     /// What is told of the sessions and the link (T).
     roster: Roster,
     /// The methods of our own that the editor called and that have no answer yet (E1).
@@ -144,7 +142,6 @@ impl Core {
             opening: Opening::default(),
             losses: Backoff::default(),
             socket: Socket::default(),
-            suspects_wait: false,
             numbers_answers: false,
             signed_in: None,
             own: BTreeMap::new(),
@@ -203,7 +200,6 @@ impl Core {
         while let Some(timer) = self.timers.take_due(now) {
             self.due(timer, step);
         }
-        self.restore_suspect(step);
         self.go_on_leaving(step);
         self.tell_news(step);
     }

@@ -61,6 +61,12 @@ impl Restore {
         }
     }
 
+    /// While it is under way: until when it may be what ends the connection.
+    fn is_young_until(&self) -> Option<Millis> {
+        self.request.as_ref()?;
+        Some(self.since?.plus(limits::SUSPECT))
+    }
+
     /// Whether an attempt of unknown fate may be what the agent answers.
     pub fn may_have_arrived(&self) -> bool {
         self.broken > 0
@@ -87,52 +93,51 @@ impl Own {
 }
 
 impl Core {
-    /// The link is back: every session that was attached is restored.
+    /// The link is back: every session that was attached is restored, the least suspected first.
     pub(super) fn restore_all(&mut self, step: &mut Step<'_>) {
-        let is_restoring = |standing: &Standing| matches!(standing, Standing::Restoring(_));
-        let scopes: Vec<Scope> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| is_restoring(&session.standing))
-            .map(|(scope, _)| scope.clone())
-            .collect();
-        for scope in scopes {
+        for scope in self.restores(|_| true) {
             self.try_restore(&scope, step);
         }
+    }
+
+    /// A restore has ended: the next that waits for it follows.
+    fn restore_next(&mut self, step: &mut Step<'_>) {
+        if let Some(scope) = self.restores(|restore| restore.waits).first() {
+            self.try_restore(scope, step);
+        }
+    }
+
+    /// The sessions with such a restore, the least suspected first.
+    fn restores(&self, is_such: impl Fn(&Restore) -> bool) -> Vec<Scope> {
+        let restores = self.sessions.iter().filter_map(|(scope, session)| {
+            let restore = session.restore().filter(|restore| is_such(restore))?;
+            Some((restore.suspected, scope.clone()))
+        });
+        let mut restores: Vec<_> = restores.collect();
+        restores.sort();
+        restores.into_iter().map(|(_, scope)| scope).collect()
     }
 
     /// A session whose restore may be what ended a connection waits while another's is young, so that
     /// the others come back, and it alone is suspected the next time (C1).
     fn must_wait_for_others(&mut self, scope: &Scope, step: &Step<'_>) -> bool {
-        let is_young = |restore: &Restore| {
-            let since = restore.since.filter(|_| restore.request.is_some());
-            since.is_some_and(|since| step.now < since.plus(limits::SUSPECT))
-        };
+        let is_suspected = |restore: &Restore| restore.suspected > 0;
+        let Some(session) = self.sessions.get(scope) else { return false };
+        if !session.restore().is_some_and(is_suspected) {
+            return false;
+        }
         let others = self.sessions.iter().filter(|(other, _)| *other != scope);
-        let is_crowded = others.filter_map(|(_, other)| other.restore()).any(is_young);
-        let Some(session) = self.sessions.get_mut(scope) else { return false };
-        let Standing::Restoring(restore) = &mut session.standing else { return false };
-        restore.waits = restore.suspected > 0 && is_crowded;
-        if restore.waits {
-            self.suspects_wait = true;
-            self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(limits::SUSPECT));
+        let until = others.filter_map(|(_, other)| other.restore()?.is_young_until()).max();
+        let until = until.filter(|until| step.now < *until);
+        if let Some(session) = self.sessions.get_mut(scope)
+            && let Standing::Restoring(restore) = &mut session.standing
+        {
+            restore.waits = until.is_some();
         }
-        restore.waits
-    }
-
-    /// The next of the sessions that wait with their restore, the least suspected first.
-    pub(super) fn restore_suspect(&mut self, step: &mut Step<'_>) {
-        if !self.suspects_wait || !matches!(self.link, Link::Up(_)) {
-            return;
+        if let Some(until) = until {
+            self.timers.arm(Timer::Restore(scope.clone()), until);
         }
-        let waiting = self.sessions.iter().filter_map(|(scope, session)| {
-            let restore = session.restore().filter(|restore| restore.waits)?;
-            Some((restore.suspected, scope.clone()))
-        });
-        match waiting.min() {
-            Some((_, scope)) => self.try_restore(&scope, step),
-            None => self.suspects_wait = false,
-        }
+        until.is_some()
     }
 
     /// The restore that ends one connection after another is tried no longer (V9): the other sessions
@@ -348,6 +353,7 @@ impl Core {
             self.begin_restore(scope, restore.otherwise, step);
         }
         self.pump(scope, step);
+        self.restore_next(step);
     }
 
     /// The session cannot be restored (V9): its messages are answered so.
@@ -387,6 +393,7 @@ impl Core {
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);
         self.fail_waiting(scope, &failure, step);
+        self.restore_next(step);
     }
 
     /// The restore of a scope, if this is its request.

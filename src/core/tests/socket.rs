@@ -405,6 +405,50 @@ fn c1_a_session_whose_restore_ends_the_socket_is_given_up_and_the_others_live() 
     }
 }
 
+/// Sessions `s` and `t` whose restores were both under way as the connection was lost, once more: the
+/// world, and what followed the answer to `initialize`.
+fn both_suspected() -> (World, String) {
+    let mut world = up();
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/"}}"#);
+    world.answer(2, response(202));
+    world.says(0, r#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"t"}}"#);
+    let told = world.on(0, closed(1011));
+    let told = back(&mut world, &told);
+    assert_eq!(told.matches("post ").count(), 1, "one message at a time is written: {told}");
+    let (number, _) = restore_of(&told);
+    let told = world.answer(number, response(202));
+    let (number, _) = restore_of(&told);
+    world.answer(number, response(202));
+    let told = world.on(1, closed(1011));
+    world.now += 60_000;
+    let told = told + &world.step(Event::Timer);
+    let told = back(&mut world, &told);
+    (world, told)
+}
+
+#[test]
+fn c1_a_restore_that_waits_begins_as_the_other_ends() {
+    let (mut world, told) = both_suspected();
+    let (number, id) = restore_of(&told);
+    assert!(told.contains(r#""sessionId":"s""#), "{told}");
+    assert_eq!(world.answer(number, response(202)), "", "the other waits");
+    assert_eq!(world.on(2, StreamEvent::Comment), "", "nothing else begins it");
+    let told = world.says(2, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    assert!(told.contains(r#""sessionId":"t""#), "{told}");
+}
+
+#[test]
+fn c1_a_restore_that_waits_begins_when_the_other_is_not_answered_for_5_s() {
+    let (mut world, told) = both_suspected();
+    let (number, _) = restore_of(&told);
+    world.answer(number, response(202));
+    world.now += 4_999;
+    assert_eq!(world.step(Event::Timer), "");
+    world.now += 1;
+    let told = world.step(Event::Timer);
+    assert!(told.contains(r#""sessionId":"t""#), "{told}");
+}
+
 #[test]
 fn w3_a_restore_that_is_too_large_fails_its_session_and_is_not_tried_again() {
     let mut world = up();
