@@ -189,6 +189,8 @@ pub enum Fault {
     AgentRestarts,
     /// The agent forgets its connections.
     ConnectionForgotten,
+    /// The agent forgets its connections as it restores a session for the core.
+    RestoreKills,
     /// The agent forgets that a session belongs to the connection.
     SessionForgotten,
     /// The events are numbered from 1 again.
@@ -245,6 +247,9 @@ impl Plan {
         let mut actions = deeds(&mut chance, calm_at, sessions);
         if !is_calm {
             faults(&mut chance, calm_at, sessions, is_isolated, &mut actions);
+        }
+        if !is_calm && !is_isolated {
+            bad_restores(seed, calm_at, sessions, &mut actions);
         }
         if chance.one_in(6) {
             let at = chance.below(calm_at);
@@ -353,6 +358,17 @@ fn faults(
         for _ in 0..chance.pick(&[1, 1, 1, 2, 4]) {
             actions.push(Action { at, what: What::Fault(fault, target) });
         }
+    }
+}
+
+/// One session in some plans cannot be restored without harm, a few times or for ever.
+fn bad_restores(seed: u64, calm_at: u64, sessions: u8, actions: &mut Vec<Action>) {
+    let mut chance = Chance::new(seed, 7);
+    if chance.one_in(8) {
+        let session = Target::Session(chance.below(u64::from(sessions)) as u8);
+        let at = chance.below(calm_at);
+        let what = What::Fault(Fault::RestoreKills, session);
+        actions.extend((0..chance.pick(&[1, 3, 12])).map(|_| Action { at, what }));
     }
 }
 

@@ -86,6 +86,7 @@ enum Due {
     Unheld(u64),
     Noticed(u64),
     Beat(u64),
+    Writing(PostId),
     Written(PostId),
     Agent(Job),
     Delete(String),
@@ -449,6 +450,10 @@ impl World {
                 self.carry_out();
             }
             Due::Beat(stream) => self.beat(stream),
+            Due::Writing(post) if self.posts.contains_key(&post) => {
+                self.step(Event::Writing(post));
+            }
+            Due::Writing(_) => {}
             Due::Written(post) => {
                 let response = Response { status: 202, ..Response::default() };
                 if self.posts.remove(&post).is_some() {
@@ -659,7 +664,10 @@ impl World {
             Some(Fault::PostUnacknowledged | Fault::PostHangsTaken) => {
                 self.after(delay + back, Due::Broken(reader, "reset".into()));
             }
-            _ if close.is_none() => self.after(back, Due::Written(id)),
+            _ if close.is_none() => {
+                self.after(back / 2, Due::Writing(id));
+                self.after(back, Due::Written(id));
+            }
             _ => {}
         }
         if let Some(code) = close {
@@ -722,6 +730,14 @@ impl World {
         let taken = self.remote.post(connection.as_deref(), session, &read, &post.body);
         if taken.accepted {
             self.checks.taken(connection.as_deref(), session, &read, &post.body);
+        }
+        let restores = matches!(read.method, Some("session/load" | "session/resume"));
+        if taken.accepted
+            && restores
+            && read.number.is_none()
+            && self.armed_for(session, |fault| fault == Fault::RestoreKills).is_some()
+        {
+            self.remote.forget_all();
         }
         self.carry_out();
         let delay = self.latency();
