@@ -184,7 +184,7 @@ impl Core {
             }
             Method::EndSession => {
                 self.roster.strike(&request.session);
-                self.end_session(&request.session, "was closed meanwhile", step);
+                self.closed(request, step);
             }
             method if method.attaches() => {
                 if let Some(session) = self.sessions.get_mut(&request.session) {
@@ -193,6 +193,9 @@ impl Core {
                         // It is late, and the agent has the session all the same.
                         session.standing = Standing::Sound;
                     }
+                    if method.mends() {
+                        session.mended_by = request.arrival;
+                    }
                     session.setup = setup.unwrap_or_else(|| std::mem::take(&mut session.setup));
                 }
                 self.note_success(request, answer, step);
@@ -200,6 +203,25 @@ impl Core {
             }
             _ => {}
         }
+    }
+
+    /// The agent agreed to close a session. Where the editor has loaded or resumed it since, only what
+    /// was sent before is over.
+    fn closed(&mut self, close: &OpenRequest, step: &mut Step<'_>) {
+        let scope = &close.session;
+        let mended_by = self.sessions.get(scope).map_or(0, |session| session.mended_by);
+        let is_mended = mended_by > close.arrival;
+        if !is_mended && !self.ledger.is_mended_after(close) {
+            return self.end_session(scope, "was closed meanwhile", step);
+        }
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.is_running = false;
+        }
+        if !is_mended {
+            self.withdraw(scope, None, step);
+        }
+        let sent = self.ledger.sent_before(close);
+        self.fail_each(sent, &ended(scope, "was closed meanwhile"), step);
     }
 
     /// The agent agreed to end a session, or has another under its id. What the editor still had in
@@ -218,8 +240,7 @@ impl Core {
         session.stream.start_over();
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);
-        let reason = format!("{} {why}", name(scope));
-        let failure = Failure::new(Kind::SessionLost, Delivery::Unsent, reason);
+        let failure = ended(scope, why);
         self.fail_sent_of(scope, &failure, step);
         self.fail_waiting(scope, &failure, step);
     }
@@ -274,6 +295,11 @@ impl Core {
         let until = step.now.plus(limits::QUESTION_KEPT);
         self.timers.arm(Timer::Question(scope.clone()), until);
     }
+}
+
+/// What the requests of a session that is gone fail with.
+fn ended(scope: &Scope, why: &str) -> Failure {
+    Failure::new(Kind::SessionLost, Delivery::Unsent, format!("{} {why}", name(scope)))
 }
 
 /// Whether a message on a session's stream names another session (R13).

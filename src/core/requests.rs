@@ -50,7 +50,7 @@ pub struct OpenRequest {
     /// Something of the replay has come (T2).
     pub replayed: bool,
     /// Its place among all requests of the process.
-    arrival: u64,
+    pub arrival: u64,
 }
 
 impl OpenRequest {
@@ -189,6 +189,23 @@ impl Ledger {
     /// The open requests of a scope that were sent, in the order in which they came.
     pub fn sent_of(&self, scope: Option<&SessionId>) -> Vec<RequestId> {
         self.in_order(|request| request.sent && request.session.as_ref() == scope)
+    }
+
+    /// The open requests of the same session that were sent before one of them.
+    pub fn sent_before(&self, next: &OpenRequest) -> Vec<RequestId> {
+        self.in_order(|request| {
+            request.sent && request.session == next.session && request.arrival < next.arrival
+        })
+    }
+
+    /// Whether an open one that was sent after a request loads or resumes its session.
+    pub fn is_mended_after(&self, request: &OpenRequest) -> bool {
+        self.requests.values().any(|later| {
+            later.sent
+                && later.session == request.session
+                && later.arrival > request.arrival
+                && later.method.mends()
+        })
     }
 
     fn in_order(&self, is_meant: impl Fn(&OpenRequest) -> bool) -> Vec<RequestId> {

@@ -25,6 +25,8 @@ pub struct Session {
     pub standing: Standing,
     /// What the editor last set it up with.
     pub setup: Setup,
+    /// The place among all requests of the one that last loaded or resumed it.
+    pub mended_by: u64,
     /// The agent reported that it works, and nothing since that it does not (T3).
     pub is_running: bool,
     /// When the editor last cancelled its turn, until the next prompt.
