@@ -66,9 +66,9 @@ pub fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = leaving::signals()?;
-        let lines = stdio::read(io::stdin(), config.settings.max_message_bytes);
+        let lines = stdio::read_editor(config.settings.max_message_bytes);
         let loopback = config.loopback.clone();
-        let mut shell = Shell::new(config, Output::new(io::stdout()));
+        let mut shell = Shell::new(config, Output::editor());
         shell.recorder = recorder;
         if let Some(loopback) = loopback {
             shell.open_api(&loopback);
@@ -192,7 +192,7 @@ impl Shell {
                     None => self.leave(),
                 },
                 Some(event) = self.ends.recv() => self.ended(event),
-                Some(batch) = self.batches.recv(), if takes_streams => self.take(batch),
+                Some(batch) = self.batches.recv(), if takes_streams => self.take_all(batch),
                 event = self.inquiries.next() => self.step(event),
                 () = self.output.drained(), if !takes_streams => {}
                 () = due(self.start, self.core.deadline()) => self.step(Event::Timer),
@@ -233,6 +233,19 @@ impl Shell {
         let before = self.output.waiting();
         self.step(event);
         self.answers += self.output.waiting().saturating_sub(before);
+    }
+
+    /// Takes what streams have delivered, so that what came together goes on together; a part of it
+    /// at a time, because others wait too.
+    fn take_all(&mut self, first: Batch) {
+        self.take(first);
+        for _ in 1..http::BATCHES {
+            if self.is_over || !takes_streams(true, self.output.waiting()) {
+                return;
+            }
+            let Ok(batch) = self.batches.try_recv() else { return };
+            self.take(batch);
+        }
     }
 
     fn take(&mut self, batch: Batch) {

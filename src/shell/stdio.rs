@@ -1,5 +1,10 @@
-//! Reads the editor's lines from standard input and writes lines to standard output, each in a
-//! thread of its own, because neither can be waited for without one on every system.
+//! Reads the editor's lines from standard input and writes lines to standard output.
+//!
+//! Neither can be waited for without a thread on every system. Where one can tell that a read or a
+//! write will not wait ([`ready`]) it is done at once: to wake a thread costs more than a small line.
+
+#[cfg(unix)]
+mod ready;
 
 use crate::wire::lines::{Line, Lines};
 use bytes::{Bytes, BytesMut};
@@ -17,8 +22,19 @@ const LEAST_ROOM: usize = 16 * 1024;
 /// Reads whose lines may wait for the shell.
 const READS: usize = 4;
 
+/// Reads standard input: batches of lines, closed at its end.
+pub(super) fn read_editor(limit: usize) -> mpsc::Receiver<Vec<Line>> {
+    #[cfg(unix)]
+    if let Ok(input) = ready::watch(io::stdin()) {
+        let (batches, receiver) = mpsc::channel(READS);
+        tokio::spawn(ready::read_all(input, Lines::new(limit), batches));
+        return receiver;
+    }
+    read(io::stdin(), limit)
+}
+
 /// Reads `input` in a thread: batches of lines, closed at its end.
-pub(super) fn read(input: impl Read + Send + 'static, limit: usize) -> mpsc::Receiver<Vec<Line>> {
+fn read(input: impl Read + Send + 'static, limit: usize) -> mpsc::Receiver<Vec<Line>> {
     let (batches, receiver) = mpsc::channel(READS);
     std::thread::spawn(move || read_all(input, Lines::new(limit), &batches));
     receiver
@@ -28,25 +44,31 @@ fn read_all(mut input: impl Read, mut lines: Lines, batches: &mpsc::Sender<Vec<L
     let mut buffer = BytesMut::new();
     loop {
         let mut batch = Vec::new();
-        let more = match read_block(&mut input, &mut buffer) {
-            Ok(chunk) if chunk.is_empty() => false,
-            Ok(chunk) => {
-                lines.push(chunk, &mut batch);
-                true
-            }
-            Err(error) => {
-                tracing::warn!("standard input cannot be read: {error}");
-                false
-            }
-        };
-        if !more {
-            lines.finish(&mut batch);
-        }
+        let more = read_batch(&mut input, &mut buffer, &mut lines, &mut batch);
         let wanted = batch.is_empty() || batches.blocking_send(batch).is_ok();
         if !more || !wanted {
             return;
         }
     }
+}
+
+/// Reads once. Whether there may be more.
+fn read_batch(
+    input: &mut impl Read,
+    buffer: &mut BytesMut,
+    lines: &mut Lines,
+    batch: &mut Vec<Line>,
+) -> bool {
+    match read_block(input, buffer) {
+        Ok(chunk) if !chunk.is_empty() => {
+            lines.push(chunk, batch);
+            return true;
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!("standard input cannot be read: {error}"),
+    }
+    lines.finish(batch);
+    false
 }
 
 /// Reads what is there, a block at most; empty at the end of the input.
@@ -73,6 +95,9 @@ pub(super) struct Output {
     gathered: VecDeque<Bytes>,
     gathered_bytes: usize,
     queue: Arc<Queue>,
+    /// Where [`Self::send`] writes by itself what it can.
+    #[cfg(unix)]
+    at_once: Option<ready::Output>,
     done: oneshot::Receiver<()>,
 }
 
@@ -88,11 +113,11 @@ struct Queue {
     broken: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     lines: VecDeque<Bytes>,
     is_last: bool,
-    /// The writing thread sleeps. To wake it costs more than to write a line.
+    /// The writing thread sleeps, or has not begun. To wake it costs more than to write a line.
     is_idle: bool,
 }
 
@@ -107,7 +132,23 @@ impl Output {
             // Whoever waited for it may be gone.
             let _ = is_done.send(());
         });
-        Self { gathered: VecDeque::new(), gathered_bytes: 0, queue, done }
+        Self {
+            gathered: VecDeque::new(),
+            gathered_bytes: 0,
+            queue,
+            #[cfg(unix)]
+            at_once: None,
+            done,
+        }
+    }
+
+    /// Writes to standard output.
+    pub(super) fn editor() -> Self {
+        Self {
+            #[cfg(unix)]
+            at_once: Some(ready::Output::new(io::stdout())),
+            ..Self::new(io::stdout())
+        }
     }
 
     /// Gathers one line, without its LF. It is written after [`Self::send`] at the latest.
@@ -120,14 +161,32 @@ impl Output {
         }
     }
 
-    /// Hands over what was gathered.
+    /// Writes what was gathered, where that waits for nothing; else hands it over.
     pub(super) fn send(&mut self) {
+        #[cfg(unix)]
+        self.write_at_once();
         if !self.gathered.is_empty() {
             self.gathered_bytes = 0;
             let mut waiting = self.queue.lock();
             waiting.lines.append(&mut self.gathered);
             self.queue.wake(&mut waiting);
         }
+    }
+
+    /// Writes what was gathered, if it is little, nothing waits before it, and the editor's end takes
+    /// it at once.
+    #[cfg(unix)]
+    fn write_at_once(&mut self) {
+        let Some(output) = &mut self.at_once else { return };
+        let is_little = (1..=ready::LITTLE).contains(&self.gathered_bytes);
+        if !is_little || !self.queue.is_idle() || !output.takes_a_little() {
+            return;
+        }
+        let written = mem::take(&mut self.gathered_bytes);
+        if output.write(self.gathered.drain(..)).is_err() {
+            self.queue.broken.notify_one();
+        }
+        self.queue.written(written);
     }
 
     /// Bytes that wait for the editor.
@@ -159,10 +218,23 @@ impl Output {
     }
 }
 
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { lines: VecDeque::new(), is_last: false, is_idle: true }
+    }
+}
+
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // No code panics while it holds the lock; where it did, the queue is whole all the same.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is being written.
+    #[cfg(unix)]
+    fn is_idle(&self) -> bool {
+        let waiting = self.lock();
+        waiting.is_idle && waiting.lines.is_empty()
     }
 
     fn wake(&self, waiting: &mut Waiting) {
@@ -329,6 +401,69 @@ mod tests {
             output.send();
         }
         waited(broken);
+        waited(output.finish());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn s1_what_a_pipe_holds_is_read_as_it_comes_and_its_end_is_the_end() {
+        let whole = |text: &'static str| Line::Whole(Bytes::from_static(text.as_bytes()));
+        let (input, mut editor) = io::pipe().unwrap();
+        let (batches, mut lines) = mpsc::channel(READS);
+        tokio::spawn(ready::read_all(ready::watch(input).unwrap(), Lines::new(1024), batches));
+        for (written, read) in [("{\"a\":1}\n{\"b\"", "{\"a\":1}"), (":2}\n{\"c\":3}", "{\"b\":2}")]
+        {
+            editor.write_all(written.as_bytes()).unwrap();
+            assert_eq!(lines.recv().await, Some(vec![whole(read)]));
+        }
+        drop(editor);
+        assert_eq!(lines.recv().await, Some(vec![whole("{\"c\":3}")]));
+        assert_eq!(lines.recv().await, None);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn s1_a_file_has_no_state_to_wait_for_and_is_read_in_a_thread() {
+        assert!(ready::watch(tempfile::tempfile().unwrap()).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn p6_a_little_is_written_at_once_while_the_pipe_takes_it_and_in_order_after() {
+        let (mut editor, pipe) = io::pipe().unwrap();
+        let direct = ready::Output::new(pipe.try_clone().unwrap());
+        let mut output = Output { at_once: Some(direct), ..Output::new(pipe) };
+        let lines: Vec<Bytes> =
+            (0..100).map(|n| Bytes::from(format!("{n:0length$}", length = 4_000))).collect();
+        let mut at_once = 0;
+        for line in &lines {
+            output.line(line.clone());
+            output.send();
+            at_once += usize::from(output.waiting() == 0);
+        }
+        assert!((1..100).contains(&at_once), "a pipe holds {at_once} of them");
+        let reader = std::thread::spawn(move || {
+            let mut all = String::new();
+            editor.read_to_string(&mut all).unwrap();
+            all
+        });
+        output.line(Bytes::from_static(b"last"));
+        waited(output.finish());
+        let all = reader.join().unwrap();
+        let expected = lines.iter().map(|line| std::str::from_utf8(line).unwrap());
+        assert!(all.lines().eq(expected.chain(["last"])), "whole and in order");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn s7_an_output_that_broke_is_told_whoever_writes_to_it() {
+        let (editor, pipe) = io::pipe().unwrap();
+        let direct = ready::Output::new(pipe.try_clone().unwrap());
+        let mut output = Output { at_once: Some(direct), ..Output::new(pipe) };
+        drop(editor);
+        output.line(Bytes::from_static(b"line"));
+        output.send();
+        waited(output.broken());
         waited(output.finish());
     }
 }

@@ -1,0 +1,91 @@
+//! Reads and writes that wait for nothing, because the system says so first (Unix).
+//!
+//! The descriptors stay as they are: others may hold them too, and to make them non-blocking would be
+//! to make them so for those.
+
+use super::read_batch;
+use crate::wire::lines::{Line, Lines};
+use bytes::{Bytes, BytesMut};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+/// What a pipe takes whole, or a socket, once it says that it takes something.
+pub(super) const LITTLE: usize = rustix::pipe::PIPE_BUF;
+
+/// An input whose state is told; an error for what has none, as a file.
+pub(super) fn watch<T: AsRawFd>(input: T) -> io::Result<AsyncFd<T>> {
+    #[expect(deprecated, reason = "its successor is unsafe; standard input is never closed by us")]
+    AsyncFd::with_interest(input, Interest::READABLE)
+}
+
+/// Reads until the input ends or nobody takes the batches.
+pub(super) async fn read_all(
+    mut input: AsyncFd<impl Read + AsRawFd + AsFd>,
+    mut lines: Lines,
+    batches: mpsc::Sender<Vec<Line>>,
+) {
+    let mut buffer = BytesMut::new();
+    loop {
+        let Ok(mut ready) = input.readable_mut().await else { return };
+        if !is(ready.get_inner(), PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            ready.clear_ready();
+            continue;
+        }
+        let mut batch = Vec::new();
+        let more = read_batch(ready.get_inner_mut(), &mut buffer, &mut lines, &mut batch);
+        let is_wanted = batch.is_empty() || batches.send(batch).await.is_ok();
+        if !more || !is_wanted {
+            return;
+        }
+    }
+}
+
+/// An output that is written to while it takes what is written.
+pub(super) struct Output {
+    output: Box<dyn Descriptor>,
+    block: Vec<u8>,
+}
+
+trait Descriptor: Write + AsFd + Send {}
+
+impl<T: Write + AsFd + Send> Descriptor for T {}
+
+impl Output {
+    pub(super) fn new(output: impl Write + AsFd + Send + 'static) -> Self {
+        Self { output: Box::new(output), block: Vec::with_capacity(LITTLE) }
+    }
+
+    /// Whether [`LITTLE`] bytes can be written without a wait.
+    pub(super) fn takes_a_little(&self) -> bool {
+        is(&self.output, PollFlags::OUT)
+    }
+
+    pub(super) fn write(&mut self, lines: impl Iterator<Item = Bytes>) -> io::Result<()> {
+        self.block.clear();
+        for line in lines {
+            self.block.extend_from_slice(&line);
+            self.block.push(b'\n');
+        }
+        self.output.write_all(&self.block)?;
+        self.output.flush()
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").finish_non_exhaustive()
+    }
+}
+
+/// Whether a descriptor is in such a state, and no other that is told.
+fn is(descriptor: &impl AsFd, states: PollFlags) -> bool {
+    let mut asked = [PollFd::new(descriptor, states)];
+    let told = poll(&mut asked, Some(&Timespec::default()));
+    let [asked] = asked;
+    told.is_ok() && !asked.revents().is_empty() && states.contains(asked.revents())
+}
