@@ -2,6 +2,7 @@
 
 mod answer;
 mod clients;
+pub(crate) mod happy_eyeballs;
 pub(crate) mod inspection;
 mod probe;
 mod request;
