@@ -59,11 +59,14 @@ fn l6_a_server_whose_tls_offers_no_http_2_is_spoken_to_in_http_1() {
 #[test]
 fn l6_http_1_is_asked_for_alone_where_the_person_wants_that() {
     let authority = Authority::new();
-    let behind = Behind::tls(&authority.issue("localhost", Validity::Now), BOTH, None);
-    let flags = ["--http", "1.1", "--ca-file", &authority.file];
-    initialize(&mut Editor::connect(&behind.url, &flags));
-    let noted = behind.relay.noted();
-    assert!(!noted.is_empty() && noted.iter().all(|protocol| protocol == "http/1.1"), "{noted:?}");
+    for flag in [["--http", "1.1"], ["--header", "Host: localhost"]] {
+        let behind = Behind::tls(&authority.issue("localhost", Validity::Now), BOTH, None);
+        let flags = [&flag[..], &["--ca-file", &authority.file]].concat();
+        initialize(&mut Editor::connect(&behind.url, &flags));
+        let noted = behind.relay.noted();
+        let is_1 = |protocol: &String| protocol == "http/1.1";
+        assert!(!noted.is_empty() && noted.iter().all(is_1), "{flag:?}: {noted:?}");
+    }
 }
 
 /// A bare container has no authorities of its own. Elsewhere the system is not asked by variables.

@@ -11,7 +11,7 @@ use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
 use reqwest::cookie::Jar;
-use reqwest::header::COOKIE;
+use reqwest::header::{COOKIE, HOST};
 use reqwest::{Client, ClientBuilder, Response, Url, redirect};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +54,8 @@ const ASSUMED: Protocol = Protocol::Http1;
 pub(super) struct Clients {
     url: Url,
     version: HttpVersion,
+    /// The person named another host than the URL's in a header.
+    has_host: bool,
     route: Route,
     tls: Tls,
     /// How TLS is done, once it is.
@@ -99,6 +101,7 @@ impl Clients {
         Self {
             url: remote.url.clone(),
             version: remote.http,
+            has_host: remote.headers.contains_key(HOST),
             route: Route::to(&remote.url, &remote.proxy),
             tls: remote.tls.clone(),
             handshake: Mutex::default(),
@@ -194,6 +197,8 @@ impl Clients {
     async fn found_out(&self) -> Result<Option<Protocol>, Failure> {
         let protocol = match self.version {
             HttpVersion::Http1 => Protocol::Http1,
+            // HTTP/2 has the URL's in its place.
+            _ if self.has_host => Protocol::Http1,
             _ if self.url.scheme() == "https" => Protocol::Negotiated,
             _ if self.route.is_read() => Protocol::Http1,
             HttpVersion::Http2 => Protocol::Http2,

@@ -424,6 +424,22 @@ async fn l6_auto_finds_out_what_the_server_speaks() {
 }
 
 #[tokio::test]
+async fn l6_a_host_that_the_person_names_goes_in_http_1_whatever_is_asked_for() {
+    for http in ["auto", "1.1", "2"] {
+        let server = Server::start(Speaks::Both, |_| answer(202, &[], "")).await;
+        let flags = ["--http", http, "--header", "Host: inner.test"];
+        let mut client = Client::new(&[&[server.url("/acp").as_str()], &flags[..]].concat());
+        response(client.post("{}").await);
+        client.open("s", None);
+        client.event().await;
+        for seen in server.seen() {
+            assert_eq!(seen.version, Version::HTTP_11, "{http}");
+            assert_eq!(seen.header("host"), Some("inner.test"), "{http}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn l6_what_a_server_speaks_is_found_out_again_while_none_answers_behind_a_forwarded_port() {
     for (speaks, expected) in [(Speaks::Both, Version::HTTP_2), (Speaks::Http1, Version::HTTP_11)] {
         let server = Server::start_late(2, speaks, |_| answer(202, &[], "")).await;
