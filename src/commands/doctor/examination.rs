@@ -15,10 +15,11 @@ use crate::core::socket::Transport;
 use crate::core::{Connection, Response};
 use crate::shell::http::Link;
 use crate::shell::http::inspection::{Answered, Lost};
+use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Url, Version};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::lookup_host;
 use tokio::task::JoinHandle;
@@ -52,7 +53,12 @@ pub struct Examination<'a> {
     closing: Option<(Finding, Duration)>,
     /// The first message while it is on its way: its answer may open a connection.
     beginning: Option<JoinHandle<Result<Answered, Lost>>>,
+    /// The connection that the head of this answer names, once that came.
+    begun: Begun,
 }
+
+/// Inside, what a head named.
+type Begun = Arc<OnceLock<Option<Bytes>>>;
 
 impl<'a> Examination<'a> {
     /// Nothing is looked at yet.
@@ -80,6 +86,7 @@ impl<'a> Examination<'a> {
             asked: 0,
             closing: None,
             beginning: None,
+            begun: Begun::default(),
         }
     }
 
@@ -102,6 +109,11 @@ impl<'a> Examination<'a> {
     /// Closes the connection, if one is open.
     pub async fn close(mut self) {
         self.answered(REST).await;
+        if self.beginning.is_some() {
+            // Its answer does not end, and the connection is there.
+            let named = self.begun.get().cloned().flatten();
+            self.connection = named.map(|id| Connection { id, version: None });
+        }
         let begun = Instant::now();
         let finding = match (self.socket.take(), self.connection.take()) {
             (Some(socket), _) => verdicts::socket_closing(&socket.close().await),
@@ -188,12 +200,16 @@ impl<'a> Examination<'a> {
 
     /// The first message, and what comes of it.
     async fn exchange(&mut self) -> Exchange {
-        let (id, link) = (self.id(), Arc::clone(&self.link));
-        let task = tokio::spawn(async move { link.ask(None, initialize(&id)).await });
-        self.beginning = Some(task);
+        let (id, link, begun) = (self.id(), Arc::clone(&self.link), Arc::clone(&self.begun));
+        self.beginning = Some(tokio::spawn(async move {
+            let head = link.post_for_head(None, initialize(&id)).await?;
+            let _ = begun.set(head.connection_id());
+            link.read(head).await
+        }));
         match self.answered(self.patience).await {
             Some(Ok(answered)) => Exchange::Answered(answered),
             Some(Err(lost)) => Exchange::Lost(lost),
+            None if self.begun.get().is_some() => Exchange::Endless(self.patience),
             None => Exchange::Silent(self.patience, self.link.is_tls_open()),
         }
     }
@@ -253,7 +269,7 @@ impl<'a> Examination<'a> {
         let offer = match exchange {
             Exchange::Answered(answered) => Err(verdicts::said(&answered.response)),
             Exchange::Lost(lost) => Err(verdicts::reason(lost)),
-            Exchange::Upgraded | Exchange::Silent(..) => Ok(()),
+            Exchange::Upgraded | Exchange::Silent(..) | Exchange::Endless(_) => Ok(()),
         };
         self.add(Step::Websocket, verdicts::websocket(&offer, true), Instant::now())?;
         let (id, begun) = (self.id(), Instant::now());

@@ -44,6 +44,8 @@ pub enum Exchange {
     Lost(Lost),
     /// Nothing came in this time; TLS was agreed on, where it is spoken.
     Silent(Duration, Option<bool>),
+    /// The head of an answer came, and not the whole of it in this time.
+    Endless(Duration),
 }
 
 pub fn credential(context: &Context, result: Result<(), String>) -> Finding {
@@ -251,6 +253,13 @@ pub fn status(context: &Context, exchange: &Exchange) -> Finding {
                 format!("no answer in {}", seconds(*after)),
                 "It takes connections and says nothing: is it the agent that listens there, and is it overloaded? One \
                  that needs longer to start gets more time by --connect-timeout.",
+            );
+        }
+        Exchange::Endless(after) => {
+            return Finding::failed(
+                format!("the answer begins, and does not end in {}", seconds(*after)),
+                "Something on the way may hold back the rest of it: switch off buffering there. Otherwise see the log of the \
+                 agent's server.",
             );
         }
         Exchange::Lost(lost) => {

@@ -51,6 +51,20 @@ pub(crate) struct Answered {
     pub(crate) encoding: Option<String>,
 }
 
+/// The head of an answer, whose body is to be read.
+#[derive(Debug)]
+pub(crate) struct Head {
+    response: reqwest::Response,
+    moved_to: Option<Url>,
+}
+
+impl Head {
+    /// The connection that the answer opens.
+    pub(crate) fn connection_id(&self) -> Option<Bytes> {
+        answer::head(&self.response).connection_id
+    }
+}
+
 /// What was answered to a GET of a stream.
 #[derive(Debug)]
 pub(crate) enum Opened {
@@ -139,20 +153,36 @@ impl Link {
         self.headers(false).await.map_err(told)
     }
 
-    /// POSTs a message.
+    /// POSTs a message and reads the answer.
     pub(crate) async fn ask(
         &self,
         connection: Option<&Connection>,
         message: String,
     ) -> Result<Answered, Lost> {
+        self.read(self.post_for_head(connection, message).await?).await
+    }
+
+    /// POSTs a message.
+    pub(crate) async fn post_for_head(
+        &self,
+        connection: Option<&Connection>,
+        message: String,
+    ) -> Result<Head, Lost> {
         let lost = |failure| self.lost(failure);
         let headers = self.headers(false).await.map_err(lost)?;
         let outgoing = Outgoing::post(&self.remote.url, headers, message.into());
         let outgoing = outgoing.of(connection, None).map_err(lost)?;
         let client = self.clients.for_posts().await.map_err(lost)?;
         let (response, moved_to) = answered(self.send(outgoing, &client).await.map_err(lost)?)?;
+        Ok(Head { response, moved_to })
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) async fn read(&self, head: Head) -> Result<Answered, Lost> {
+        let Head { response, moved_to } = head;
         let (version, encoding) = (response.version(), encoding(response.headers()));
-        let response = answer::read(response, self.remote.max_message_bytes).await.map_err(lost)?;
+        let read = answer::read(response, self.remote.max_message_bytes).await;
+        let response = read.map_err(|failure| self.lost(failure))?;
         Ok(Answered { response, version, moved_to, encoding })
     }
 
