@@ -14,7 +14,7 @@ use crate::core::methods::{initialize, negotiated};
 use crate::core::socket::Transport;
 use crate::core::{Connection, Response};
 use crate::shell::http::Link;
-use crate::shell::http::inspection::{Answered, Lost};
+use crate::shell::http::inspection::{Answered, AtProxy, Lost, Stage};
 use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Url, Version};
@@ -158,9 +158,10 @@ impl<'a> Examination<'a> {
             let (issuer, until) = certificate::read(&certificate.der)?;
             Some(Shown { issuer, until, is_checked: self.link.is_checked() })
         });
+        let answer = self.answer_of_proxy(&exchange).await;
         let context = &self.context;
         let findings = [
-            (Step::Proxy, verdicts::proxy(context, &exchange), Duration::ZERO),
+            (Step::Proxy, verdicts::proxy(context, &exchange, answer.as_ref()), Duration::ZERO),
             (
                 Step::Tls,
                 verdicts::tls(context, &exchange, shown.as_ref(), SystemTime::now()),
@@ -196,6 +197,16 @@ impl<'a> Examination<'a> {
         let reached = addresses::reach_any(&found.unwrap_or_default()).await;
         let finding = verdicts::tcp(&self.context, &format!("{host}:{port}"), reached);
         self.add(Step::Tcp, finding, begun)
+    }
+
+    /// What a proxy answers that opens no tunnel.
+    async fn answer_of_proxy(&self, exchange: &Exchange) -> Option<verdicts::AnswerOfProxy> {
+        let Exchange::Lost(Lost::Failed { stage: Stage::Proxy(AtProxy::Refuses { .. }), .. }) =
+            exchange
+        else {
+            return None;
+        };
+        timeout(ANSWER, self.link.answer_of_proxy()).await.ok()?
     }
 
     /// The first message, and what comes of it.

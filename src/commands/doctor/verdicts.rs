@@ -1,10 +1,12 @@
 //! Decides what the facts of each step mean, and what to do about them.
 
 mod initialize;
+mod proxy;
 mod streams;
 mod tls;
 
 pub use self::initialize::{Capabilities, Reply, capabilities, closed, initialize, unanswered};
+pub use self::proxy::{Answer as AnswerOfProxy, proxy};
 pub use self::streams::{
     Opening, Talk, buffering, compression, ended, heartbeats, measured, numbering, replay, stream,
 };
@@ -122,23 +124,6 @@ pub fn tcp(context: &Context, place: &str, found: Result<Reached, ErrorKind>) ->
     Finding::failed(found, advice)
 }
 
-pub fn proxy(context: &Context, exchange: &Exchange) -> Finding {
-    let Some(proxy) = &context.proxy else { return Finding::ok("none on the way") };
-    let Exchange::Lost(Lost::Failed { stage: Stage::Proxy, reason }) = exchange else {
-        return Finding::ok(format!("{proxy} lets us through"));
-    };
-    match reason.split_once(": write --proxy") {
-        Some((found, form)) => Finding::failed(found, format!("Write --proxy{form}.")),
-        None => Finding::failed(
-            reason,
-            format!(
-                "Ask who runs the proxy whether it lets you through to {}. {MEND_PROXY}",
-                place(&context.url)
-            ),
-        ),
-    }
-}
-
 /// Host and port.
 pub fn place(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
@@ -243,6 +228,17 @@ pub fn path(context: &Context, exchange: &Exchange) -> Finding {
 }
 
 pub fn status(context: &Context, exchange: &Exchange) -> Finding {
+    let mut finding = status_of(context, exchange);
+    // One that reads the requests answers in the agent's place, but for 407.
+    let is_read = context.url.scheme() == "http";
+    let proxy = context.proxy.as_ref().filter(|proxy| is_read && proxy.starts_with("http"));
+    if let (Some(proxy), Some(advice)) = (proxy, &mut finding.advice) {
+        *advice += &format!(" It may also be the proxy {proxy} that says so, and not the agent.");
+    }
+    finding
+}
+
+fn status_of(context: &Context, exchange: &Exchange) -> Finding {
     let response = match exchange {
         Exchange::Answered(Answered { response, .. }) => response,
         Exchange::Upgraded | Exchange::Lost(Lost::Failed { stage: Stage::Upgrade, .. }) => {

@@ -6,7 +6,7 @@
 use super::probe::{self, Greeted};
 use super::request::{Failure, reason};
 use super::route::Route;
-use super::tls::{Certificate, Handshake};
+use super::tls::{self, Certificate, Handshake};
 use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
@@ -40,12 +40,8 @@ const IDLE: Duration = Duration::from_secs(50);
 /// wait without anyone seeing it.
 const STREAMS_PER_CLIENT: usize = 64;
 
-/// What is wrong where `http:` meets TLS.
-pub(super) const SPEAKS_TLS: &str = "it speaks TLS at this port: let the URL begin with https:";
-
 /// What may be wrong where a server closes that was spoken to without TLS: many do so without a word.
 const MAY_SPEAK_TLS: &str = "if it speaks TLS, let the URL begin with https:";
-
 /// What is spoken with a server of which that cannot be found out.
 const ASSUMED: Protocol = Protocol::Http1;
 
@@ -169,8 +165,10 @@ impl Clients {
         }
         let is_plain = self.url.scheme() == "http" && !self.route.is_proxied();
         let passed = match passed {
-            Err(failure) if is_plain && !self.has_answered.load(Ordering::Relaxed) => {
-                Err(failure.with_if_broken(MAY_SPEAK_TLS))
+            Err(failure @ Failure::Broken(_))
+                if is_plain && !self.has_answered.load(Ordering::Relaxed) =>
+            {
+                Err(failure.or(&MAY_SPEAK_TLS.into()))
             }
             passed => passed,
         };
@@ -179,7 +177,10 @@ impl Clients {
                 handshake.answered();
                 Ok(response)
             }
-            (Some(handshake), Err(failure)) => Err(failure.with(handshake.doubt())),
+            (Some(handshake), Err(failure)) => Err(match handshake.doubt() {
+                Some(doubt) => failure.or(&doubt.into()),
+                None => failure,
+            }),
             (None, passed) => passed,
         }
     }
@@ -207,7 +208,7 @@ impl Clients {
                 Greeted::Http2 => Protocol::Http2,
                 Greeted::Other => Protocol::Http1,
                 Greeted::Closed => return Ok(None),
-                Greeted::Tls => return Err(Failure::Unsent(SPEAKS_TLS.to_owned())),
+                Greeted::Tls => return Err(Failure::Unsent(tls::Trouble::Spoken.into())),
             },
         };
         Ok(Some(protocol))

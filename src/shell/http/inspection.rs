@@ -2,12 +2,11 @@
 //! failed.
 
 use super::answer;
-use super::clients::{Place, SPEAKS_TLS};
+use super::clients::Place;
 use super::request::{Failure, Outgoing, Sent, reason};
 use super::stream::is_stream;
 use super::tls::Certificate;
 use super::{Link, upgraded};
-use crate::config::tls::CLIENT_CERT;
 use crate::core::redirect::Refusal;
 use crate::core::{Connection, Response, limits};
 use crate::wire::sse::{Decoder, Item};
@@ -15,16 +14,21 @@ use bytes::Bytes;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
 use reqwest::{Upgraded, Url, Version};
 use std::collections::VecDeque;
+use std::io;
 
-/// Where on the way to the remote something failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) use super::route::Trouble as AtProxy;
+pub(crate) use super::tls::Trouble as InTls;
+pub(crate) use super::trouble::Trouble;
+
+/// Where on the way to the remote something failed, and what is known of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Before anything left this machine: there is no credential.
     Credential,
     /// At the proxy.
-    Proxy,
+    Proxy(AtProxy),
     /// While TLS was agreed on.
-    Tls,
+    Tls(Option<InTls>),
     /// At the remote.
     Remote,
     /// At the remote, which answered to the request for a socket, and not as WebSocket has it.
@@ -96,7 +100,7 @@ impl Stream {
             match self.response.chunk().await {
                 Ok(Some(chunk)) => self.decoder.push(chunk, &mut items),
                 Ok(None) => return Err("it just ends".to_owned()),
-                Err(error) => return Err(reason(error)),
+                Err(error) => return Err(reason(error).to_string()),
             }
             self.items.extend(items);
         }
@@ -109,26 +113,30 @@ impl Link {
         self.clients.route().proxy()
     }
 
+    /// What the proxy answers to a request for a tunnel, where there is one that can be asked: a status,
+    /// or something else than HTTP.
+    pub(crate) async fn answer_of_proxy(&self) -> Option<io::Result<Option<u16>>> {
+        let proxy = self.clients.route().tunnel(&self.remote.url)?;
+        Some(proxy.answer(&self.remote.url).await)
+    }
+
     /// The certificate that the remote showed last.
     pub(crate) fn certificate(&self) -> Option<Certificate> {
         self.clients.certificate()
     }
 
     /// Where a failure happened.
-    fn stage(&self, failure: &Failure) -> Stage {
-        let is_tls = match failure {
-            Failure::Unsent(reason) | Failure::Broken(reason) => {
-                reason == SPEAKS_TLS
-                    || reason.contains(CLIENT_CERT)
-                    || self.is_tls_open() == Some(false)
+    fn stage(&self, failure: &Failure, trouble: Option<&Trouble>) -> Stage {
+        match (trouble, failure) {
+            (Some(Trouble::Proxy(trouble)), _) => Stage::Proxy(trouble.clone()),
+            (Some(Trouble::Tls(trouble)), _) => Stage::Tls(Some(trouble.clone())),
+            (None, Failure::NoCredential(_)) => Stage::Credential,
+            (None, Failure::Unsent(_) | Failure::Broken(_))
+                if self.is_tls_open() == Some(false) =>
+            {
+                Stage::Tls(None)
             }
-            _ => false,
-        };
-        match failure {
-            failure if self.clients.route().is_blamed(failure) => Stage::Proxy,
-            Failure::NoCredential(_) => Stage::Credential,
-            _ if is_tls => Stage::Tls,
-            _ => Stage::Remote,
+            (None, _) => Stage::Remote,
         }
     }
 
@@ -236,7 +244,8 @@ impl Link {
     }
 
     fn lost(&self, failure: Failure) -> Lost {
-        Lost::Failed { stage: self.stage(&failure), reason: told(failure) }
+        let reason = failure.clone().into_reason();
+        Lost::Failed { stage: self.stage(&failure, reason.trouble()), reason: reason.to_string() }
     }
 }
 
@@ -246,11 +255,7 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 }
 
 fn told(failure: Failure) -> String {
-    let (Failure::NoCredential(reason)
-    | Failure::Unsent(reason)
-    | Failure::Broken(reason)
-    | Failure::Redirected { reason, .. }) = failure;
-    reason
+    failure.into_reason().to_string()
 }
 
 fn answered(sent: Sent) -> Result<(reqwest::Response, Option<Url>), Lost> {

@@ -44,8 +44,8 @@ pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failu
     };
     let stream = match timeout(connect, connected).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(Failure::Unsent(error.to_string())),
-        Err(_) => return Err(Failure::Unsent("the connection timed out".to_owned())),
+        Ok(Err(error)) => return Err(Failure::Unsent(error.to_string().into())),
+        Err(_) => return Err(Failure::Unsent("the connection timed out".into())),
     };
     match timeout(WAIT, answer(stream)).await {
         Ok(Ok(greeted)) => Ok(greeted),

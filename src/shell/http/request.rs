@@ -2,8 +2,8 @@
 
 use super::clients::Clients;
 use super::tls;
+use super::trouble::Reason;
 use crate::config::redacted;
-use crate::config::tls::CLIENT_CERT;
 use crate::core::redirect::{Refusal, Verdict, decide};
 use crate::core::{Connection, Outcome, SessionId, limits};
 use crate::shell::token::random;
@@ -28,37 +28,34 @@ const CURSOR_PARAMETERS: [&str; 2] = ["last_event_id", "lastEventId"];
 /// What is written as %XX in the query.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Why there is no response. Holds neither a query nor a header's value (X1).
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The credential could not be read, and so nothing left.
-    NoCredential(String),
+    NoCredential(Reason),
     /// Nothing left this machine.
-    Unsent(String),
+    Unsent(Reason),
     /// The request left, or may have.
-    Broken(String),
+    Broken(Reason),
     /// The remote redirects to where we do not follow.
-    Redirected { status: u16, reason: String },
+    Redirected { status: u16, reason: Reason },
 }
 
 impl Failure {
-    /// The same, with what else may have been the reason, where the network is all that it tells of.
-    pub(super) fn with(self, doubt: Option<&str>) -> Self {
-        let told = |reason: String| match doubt {
-            Some(doubt) if !reason.contains(CLIENT_CERT) => format!("{reason}; {doubt}"),
-            _ => reason,
-        };
-        match self {
-            Self::Unsent(reason) => Self::Unsent(told(reason)),
-            Self::Broken(reason) => Self::Broken(told(reason)),
-            other => other,
-        }
+    /// Why, for people.
+    pub(crate) fn into_reason(self) -> Reason {
+        let (Self::NoCredential(reason)
+        | Self::Unsent(reason)
+        | Self::Broken(reason)
+        | Self::Redirected { reason, .. }) = self;
+        reason
     }
 
-    /// The same, if the remote broke off.
-    pub(super) fn with_if_broken(self, doubt: &str) -> Self {
+    /// The same, with what else may have been the reason.
+    pub(super) fn or(self, doubt: &Reason) -> Self {
         match self {
-            Self::Broken(_) => self.with(Some(doubt)),
+            Self::Unsent(reason) => Self::Unsent(reason.or(doubt)),
+            Self::Broken(reason) => Self::Broken(reason.or(doubt)),
             other => other,
         }
     }
@@ -67,10 +64,12 @@ impl Failure {
 impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::NoCredential(reason) => Self::NoCredential(reason),
-            Failure::Unsent(reason) => Self::Unsent(reason),
-            Failure::Broken(reason) => Self::Broken(reason),
-            Failure::Redirected { status, reason } => Self::Redirected { status, reason },
+            Failure::NoCredential(reason) => Self::NoCredential(reason.to_string()),
+            Failure::Unsent(reason) => Self::Unsent(reason.to_string()),
+            Failure::Broken(reason) => Self::Broken(reason.to_string()),
+            Failure::Redirected { status, reason } => {
+                Self::Redirected { status, reason: reason.to_string() }
+            }
         }
     }
 }
@@ -84,7 +83,7 @@ impl Key {
     const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
     fn fresh() -> Result<Self, Failure> {
-        let bytes = random::<16>().map_err(|error| Failure::Unsent(error.to_string()))?;
+        let bytes = random::<16>().map_err(|error| Failure::Unsent(error.to_string().into()))?;
         Ok(Self(BASE64_STANDARD.encode(bytes)))
     }
 
@@ -132,7 +131,7 @@ impl Sent {
         match self {
             Self::Answered { response, .. } => Ok(response),
             Self::Redirected { status, refusal, target } => {
-                Err(Failure::Redirected { status, reason: refused(refusal, &target) })
+                Err(Failure::Redirected { status, reason: refused(refusal, &target).into() })
             }
         }
     }
@@ -259,7 +258,7 @@ impl Outgoing {
     /// The core lets nothing pass that cannot stand in a header (L4, R3).
     fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Failure> {
         let value = HeaderValue::from_bytes(value).map_err(|_| {
-            Failure::Broken(format!("the value of {name} cannot stand in a header"))
+            Failure::Broken(format!("the value of {name} cannot stand in a header").into())
         })?;
         self.headers.insert(name, value);
         Ok(())
@@ -271,7 +270,7 @@ impl From<reqwest::Error> for Failure {
         let is_unsent = error.is_connect()
             || error.is_builder()
             || is_canceled(&error)
-            || tls::is_refused(&error);
+            || tls::Trouble::of(&error).is_some_and(|trouble| trouble.is_refusal());
         let reason = reason(error);
         if is_unsent { Self::Unsent(reason) } else { Self::Broken(reason) }
     }
@@ -283,9 +282,9 @@ fn is_canceled(error: &reqwest::Error) -> bool {
 }
 
 /// What went wrong, for people. The outermost texts name layers and URLs, the innermost the matter.
-pub(in crate::shell) fn reason(error: reqwest::Error) -> String {
-    if let Some(explained) = tls::explained(&error) {
-        return explained;
+pub(in crate::shell) fn reason(error: reqwest::Error) -> Reason {
+    if let Some(trouble) = tls::Trouble::of(&error) {
+        return trouble.into();
     }
     let error = error.without_url();
     let mut parts: Vec<String> = Vec::new();
@@ -295,7 +294,7 @@ pub(in crate::shell) fn reason(error: reqwest::Error) -> String {
             parts.push(text);
         }
     }
-    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
+    if parts.is_empty() { error.to_string().into() } else { parts.join(": ").into() }
 }
 
 /// What an error came from, from the outermost to the innermost.
