@@ -100,8 +100,10 @@ fn http_where_tls_is_spoken_and_https_where_it_is_not() {
     let config = Arc::new(Authority::server(&issued, &[], None));
     let relay = Relay::start(Kind::Tls(config), &served.url);
     let url = format!("http://localhost:{}", relay.address.port());
-    let told = doctor(&url, &[]);
-    told.fails_by("tls", &["speaks TLS", "Let the URL begin with https: (for a socket wss:)"]);
+    for http in ["auto", "2"] {
+        let told = doctor(&url, &["--http", http]);
+        told.fails_by("tls", &["speaks TLS", "Let the URL begin with https: (for a socket wss:)"]);
+    }
     let socket = url.replace("http:", "ws:");
     for told in [doctor(&url, &["--http", "1.1"]), doctor(&socket, &[])] {
         told.fails_by("status", &["no answer", "begin with https: (for a socket wss:)"]);
@@ -177,6 +179,13 @@ fn a_proxy_whose_certificate_cannot_be_believed_or_that_answers_in_the_agent_s_p
     let refuses = Relay::start(Kind::Answering("HTTP/1.1 403 -\r\n\r\n"), "127.0.0.1:9");
     let told = doctor("http://agent.test", &["--proxy", &format!("http://{}", refuses.address)]);
     told.fails_by("status", &["403", "It may also be the proxy http://127.0.0.1:"]);
+}
+
+#[test]
+fn a_server_without_http_2_that_is_spoken_to_in_it() {
+    let old = Relay::start(Kind::Answering("HTTP/1.1 400 Bad Request\r\n\r\n"), "127.0.0.1:9");
+    let told = doctor(&format!("http://{}", old.address), &["--http", "2"]);
+    told.fails_by("status", &["does not speak HTTP/2", "Leave --http 2 out"]);
 }
 
 #[test]

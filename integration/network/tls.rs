@@ -157,16 +157,28 @@ fn a_port_without_tls_and_a_port_with_it_are_told_from_each_other() {
     }
 }
 
-/// As servers written in Node and Python do.
+/// As servers written in Node and Python do, before or after they have read what was said.
 #[test]
 fn a_port_that_closes_without_a_word_may_be_one_with_tls() {
-    let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
-    // Over HTTP/2 the request may not have been begun, which says nothing of the port.
-    for http in ["auto", "1.1"] {
-        let message = refusal(&format!("http://{}", silent.address), &["--http", http]);
-        let expected = "if it speaks TLS, let the URL begin with https:";
-        assert!(message.contains(expected), "--http {http}: {message}");
+    for is_read in [true, false] {
+        let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
+        silent.set_gone(!is_read);
+        for http in ["auto", "1.1", "2"] {
+            let message = refusal(&format!("http://{}", silent.address), &["--http", http]);
+            let expected = "if it speaks TLS, let the URL begin with https:";
+            assert!(message.contains(expected), "--http {http}, read {is_read}: {message}");
+        }
     }
+}
+
+#[test]
+fn l6_a_server_without_http_2_that_is_spoken_to_in_it_is_told_from_others() {
+    let old = Relay::start(Kind::Answering("HTTP/1.1 400 Bad Request\r\n\r\n"), "127.0.0.1:9");
+    let message = refusal(&format!("http://{}", old.address), &["--http", "2"]);
+    assert!(message.contains("it does not speak HTTP/2: leave `--http 2` out"), "{message}");
+    let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
+    let message = refusal(&format!("http://{}", silent.address), &["--http", "2"]);
+    assert!(message.contains("if it speaks HTTP/1.1 only, leave `--http 2` out"), "{message}");
 }
 
 #[test]

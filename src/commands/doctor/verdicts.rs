@@ -258,6 +258,12 @@ fn status_of(context: &Context, exchange: &Exchange) -> Finding {
                  agent's server.",
             );
         }
+        Exchange::Lost(Lost::Failed { stage: Stage::Version, reason }) => {
+            return Finding::failed(
+                reason,
+                "Leave --http 2 out (in a file http = \"2\"), and HTTP/1.1 is spoken.",
+            );
+        }
         Exchange::Lost(lost) => {
             return Finding::failed(
                 format!("no answer: {}", reason(lost)),

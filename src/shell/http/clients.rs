@@ -7,6 +7,7 @@ use super::probe::{self, Greeted};
 use super::request::{Failure, reason};
 use super::route::Route;
 use super::tls::{self, Certificate, Handshake};
+use super::trouble::{Reason, Trouble};
 use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
@@ -42,6 +43,9 @@ const STREAMS_PER_CLIENT: usize = 64;
 
 /// What may be wrong where a server closes that was spoken to without TLS: many do so without a word.
 const MAY_SPEAK_TLS: &str = "if it speaks TLS, let the URL begin with https:";
+/// The same where it was spoken to in HTTP/2.
+const MAY_SPEAK_OTHER: &str = "if it speaks TLS, let the URL begin with https:; if it speaks HTTP/1.1 only, leave `--http 2` out";
+
 /// What is spoken with a server of which that cannot be found out.
 const ASSUMED: Protocol = Protocol::Http1;
 
@@ -157,6 +161,7 @@ impl Clients {
         &self,
         sent: reqwest::Result<Response>,
     ) -> Result<Response, Failure> {
+        let is_connected = !matches!(&sent, Err(error) if error.is_connect());
         let passed = self.route.passed(sent);
         if passed.is_ok() {
             // What was assumed of the server is so.
@@ -165,10 +170,10 @@ impl Clients {
         }
         let is_plain = self.url.scheme() == "http" && !self.route.is_proxied();
         let passed = match passed {
-            Err(failure @ Failure::Broken(_))
-                if is_plain && !self.has_answered.load(Ordering::Relaxed) =>
+            Err(failure)
+                if is_plain && is_connected && !self.has_answered.load(Ordering::Relaxed) =>
             {
-                Err(failure.or(&MAY_SPEAK_TLS.into()))
+                Err(failure.or(&self.doubt().await))
             }
             passed => passed,
         };
@@ -182,6 +187,19 @@ impl Clients {
                 None => failure,
             }),
             (None, passed) => passed,
+        }
+    }
+
+    /// Why a server may break off that never answered, and is spoken to without TLS. Where the person
+    /// said what is spoken, that was not found out.
+    async fn doubt(&self) -> Reason {
+        if self.version != HttpVersion::Http2 || self.has_host {
+            return MAY_SPEAK_TLS.into();
+        }
+        match probe::greet(&self.url, CONNECT).await {
+            Ok(Greeted::Tls) => tls::Trouble::Spoken.into(),
+            Ok(Greeted::Other) => Trouble::Http1Only.into(),
+            _ => MAY_SPEAK_OTHER.into(),
         }
     }
 
@@ -206,7 +224,7 @@ impl Clients {
             HttpVersion::Auto if self.route.is_proxied() => Protocol::Http1,
             HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {
                 Greeted::Http2 => Protocol::Http2,
-                Greeted::Other => Protocol::Http1,
+                Greeted::Other | Greeted::Silent => Protocol::Http1,
                 Greeted::Closed => return Ok(None),
                 Greeted::Tls => return Err(Failure::Unsent(tls::Trouble::Spoken.into())),
             },

@@ -29,6 +29,8 @@ pub(crate) enum Stage {
     Proxy(AtProxy),
     /// While TLS was agreed on.
     Tls(Option<InTls>),
+    /// At the remote, which does not speak HTTP/2.
+    Version,
     /// At the remote.
     Remote,
     /// At the remote, which answered to the request for a socket, and not as WebSocket has it.
@@ -130,6 +132,7 @@ impl Link {
         match (trouble, failure) {
             (Some(Trouble::Proxy(trouble)), _) => Stage::Proxy(trouble.clone()),
             (Some(Trouble::Tls(trouble)), _) => Stage::Tls(Some(trouble.clone())),
+            (Some(Trouble::Http1Only), _) => Stage::Version,
             (None, Failure::NoCredential(_)) => Stage::Credential,
             (None, Failure::Unsent(_) | Failure::Broken(_))
                 if self.is_tls_open() == Some(false) =>

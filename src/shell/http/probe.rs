@@ -26,6 +26,8 @@ pub(super) enum Greeted {
     Http2,
     /// One that does not.
     Other,
+    /// One that says nothing for a while.
+    Silent,
     /// One that speaks TLS.
     Tls,
     /// A connection that closed without a word: a server that does not, or a forwarded port with no
@@ -50,7 +52,7 @@ pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failu
     match timeout(WAIT, answer(stream)).await {
         Ok(Ok(greeted)) => Ok(greeted),
         Ok(Err(_)) => Ok(Greeted::Closed),
-        Err(_) => Ok(Greeted::Other),
+        Err(_) => Ok(Greeted::Silent),
     }
 }
 

@@ -290,6 +290,25 @@ async fn l10_a_connection_that_closes_before_the_answer_breaks_the_request() {
     }
 }
 
+/// In HTTP/2 the request may have been begun by then, or not: whichever comes first.
+#[tokio::test]
+async fn a_port_that_closes_at_once_may_be_one_with_tls_whatever_became_of_the_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/acp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            drop(socket);
+        }
+    });
+    for _ in 0..50 {
+        let outcome = Client::new(&[&url, "--http", "2"]).post("{}").await;
+        let (Outcome::Unsent(reason) | Outcome::Broken(reason)) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(reason.contains("let the URL begin with https:"), "{reason}");
+    }
+}
+
 #[tokio::test]
 async fn l9_of_an_acceptance_the_head_is_the_answer() {
     let server = Server::start(Speaks::Both, |seen| match seen.body.as_ref() {

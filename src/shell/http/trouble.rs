@@ -17,6 +17,8 @@ pub(crate) enum Trouble {
     Tls(tls::Trouble),
     #[error(transparent)]
     Proxy(route::Trouble),
+    #[error("it does not speak HTTP/2: leave `--http 2` out")]
+    Http1Only,
 }
 
 impl Reason {
