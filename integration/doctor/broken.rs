@@ -206,7 +206,13 @@ fn l8_a_redirect_to_another_origin() {
     let told = told_of(Fault::Post(308, SECURE, ""), &[]);
     told.fails_by("redirect", &["308 to another origin", "configure https://127.0.0.1:1/acp"]);
     const CIRCLE: &[(&str, &str)] = &[("location", "/acp")];
-    told_of(Fault::Post(307, CIRCLE, ""), &[]).fails_by("redirect", &["in a circle"]);
+    for status in [302, 307] {
+        let told = told_of(Fault::Post(status, CIRCLE, ""), &[]);
+        told.fails_by("redirect", &["in a circle, to http://127.0.0.1", "Ask who runs the agent"]);
+        assert!(!told.text.contains("Configure http"), "{}", told.text);
+    }
+    let told = told_of(Fault::Post(307, &[], ""), &[]);
+    told.fails_by("redirect", &["307 without saying where to", "Ask who runs the agent"]);
 }
 
 #[test]

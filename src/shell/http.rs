@@ -1,6 +1,7 @@
 //! Does over HTTP what the core asks for: POSTs, streams, the DELETE. Decides nothing.
 
 mod answer;
+mod astray;
 mod clients;
 pub(crate) mod happy_eyeballs;
 pub(crate) mod inspection;

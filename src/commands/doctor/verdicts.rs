@@ -15,7 +15,7 @@ use super::report::Finding;
 use crate::config::redacted;
 use crate::core::Response;
 use crate::core::redirect::Refusal;
-use crate::shell::http::inspection::{Answered, Lost, Stage};
+use crate::shell::http::inspection::{Answered, Astray, Lost, Stage};
 use reqwest::{Url, Version};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -136,7 +136,8 @@ const SIGN_IN: [&str; 8] =
 const SIGN_IN_ADVICE: &str = "A sign-in stands before the agent and waits for a person with a browser. Ask who runs it how programs \
      are let in: a token goes into --bearer-env, --bearer-file or --bearer-command, anything else into --header.";
 
-fn is_sign_in(status: u16, from: &Url, target: &Url) -> bool {
+fn is_sign_in(status: u16, from: &Url, astray: &Astray) -> bool {
+    let Some(target) = astray.target() else { return false };
     let ours = words(from);
     let is_other_host = target.host_str() != from.host_str();
     let is_named =
@@ -152,28 +153,10 @@ fn words(url: &Url) -> Vec<String> {
 
 pub fn redirect(context: &Context, exchange: &Exchange) -> Finding {
     match exchange {
-        Exchange::Lost(Lost::Redirected { status, refusal, target })
-            if !is_sign_in(*status, &context.url, target) =>
+        Exchange::Lost(Lost::Redirected { status, astray })
+            if !is_sign_in(*status, &context.url, astray) =>
         {
-            let place = redacted(target);
-            let (found, advice) = match refusal {
-                Refusal::OtherOrigin => (
-                    format!("{status} to another origin, {place}"),
-                    format!(
-                        "No credential follows a redirect to another origin. If you trust it, configure {place}."
-                    ),
-                ),
-                Refusal::LosesMessage => (
-                    format!("{status} to {place}, in a way that would lose the message"),
-                    format!("Configure {place}."),
-                ),
-                Refusal::TooMany => (
-                    format!("again and again, the last time to {place}"),
-                    "The redirects go in a circle: configure the URL of the agent itself."
-                        .to_owned(),
-                ),
-            };
-            Finding::failed(found, advice)
+            astray_to(*status, astray)
         }
         Exchange::Answered(Answered { moved_to: Some(target), .. }) => {
             let place = redacted(target);
@@ -184,12 +167,43 @@ pub fn redirect(context: &Context, exchange: &Exchange) -> Finding {
     }
 }
 
+fn astray_to(status: u16, astray: &Astray) -> Finding {
+    let place = astray.target().map(redacted).unwrap_or_default();
+    let (found, advice) = match astray {
+        Astray::Nowhere => (
+            format!("{status} without saying where to (no Location that can be read)"),
+            "Ask who runs the agent, or what stands before it: it is a fault there. Is the path right?"
+                .to_owned(),
+        ),
+        Astray::Circle(_) => (
+            format!("{status} in a circle, to {place} again"),
+            "Ask who runs the agent, or what stands before it: whatever URL of these is configured leads to the others."
+                .to_owned(),
+        ),
+        Astray::To(_, Refusal::OtherOrigin) => (
+            format!("{status} to another origin, {place}"),
+            format!(
+                "No credential follows a redirect to another origin. If you trust it, configure {place}."
+            ),
+        ),
+        Astray::To(_, Refusal::LosesMessage) => (
+            format!("{status} to {place}, in a way that would lose the message"),
+            format!("Configure {place}."),
+        ),
+        Astray::To(_, Refusal::TooMany) => (
+            format!("again and again, the last time to {place}"),
+            "Configure the URL of the agent itself.".to_owned(),
+        ),
+    };
+    Finding::failed(found, advice)
+}
+
 pub fn sign_in(context: &Context, exchange: &Exchange) -> Finding {
     match exchange {
-        Exchange::Lost(Lost::Redirected { status, target, .. })
-            if is_sign_in(*status, &context.url, target) =>
+        Exchange::Lost(lost @ Lost::Redirected { status, astray })
+            if is_sign_in(*status, &context.url, astray) =>
         {
-            Finding::failed(format!("{status} to {}", redacted(target)), SIGN_IN_ADVICE)
+            Finding::failed(reason(lost), SIGN_IN_ADVICE)
         }
         Exchange::Answered(Answered { response, .. })
             if response.status == 200 && is_html(response) =>
@@ -407,7 +421,10 @@ pub fn socket_closing(result: &std::io::Result<()>) -> Finding {
 pub fn reason(lost: &Lost) -> String {
     match lost {
         Lost::Failed { reason, .. } => reason.clone(),
-        Lost::Redirected { status, target, .. } => format!("{status} to {}", redacted(target)),
+        Lost::Redirected { status, astray } => {
+            let place = astray.target().map_or("nowhere".to_owned(), redacted);
+            format!("{status} to {place}")
+        }
     }
 }
 
@@ -440,7 +457,8 @@ mod tests {
         ];
         for (status, target, expected) in cases {
             let from = Url::parse("http://agent.test/sso/acp").unwrap();
-            let found = is_sign_in(status, &from, &Url::parse(target).unwrap());
+            let astray = Astray::To(Url::parse(target).unwrap(), Refusal::OtherOrigin);
+            let found = is_sign_in(status, &from, &astray);
             assert_eq!(found, expected, "{status} {target}");
         }
     }

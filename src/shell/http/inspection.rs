@@ -7,7 +7,6 @@ use super::request::{Failure, Outgoing, Sent, reason};
 use super::stream::is_stream;
 use super::tls::Certificate;
 use super::{Link, upgraded};
-use crate::core::redirect::Refusal;
 use crate::core::{Connection, Response, limits};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use reqwest::{Upgraded, Url, Version};
 use std::collections::VecDeque;
 use std::io;
 
+pub(crate) use super::astray::Astray;
 pub(crate) use super::route::Trouble as AtProxy;
 pub(crate) use super::tls::Trouble as InTls;
 pub(crate) use super::trouble::Trouble;
@@ -43,7 +43,7 @@ pub(crate) enum Lost {
     /// It failed.
     Failed { stage: Stage, reason: String },
     /// It was redirected to where no request of ours follows.
-    Redirected { status: u16, refusal: Refusal, target: Url },
+    Redirected { status: u16, astray: Astray },
 }
 
 /// What was answered.
@@ -264,8 +264,6 @@ fn told(failure: Failure) -> String {
 fn answered(sent: Sent) -> Result<(reqwest::Response, Option<Url>), Lost> {
     match sent {
         Sent::Answered { response, moved_to } => Ok((response, moved_to)),
-        Sent::Redirected { status, refusal, target } => {
-            Err(Lost::Redirected { status, refusal, target })
-        }
+        Sent::Redirected { status, astray } => Err(Lost::Redirected { status, astray }),
     }
 }

@@ -1,11 +1,11 @@
 //! Sends one request, with its headers and its redirects (L4, L8).
 
+use super::astray::Astray;
 use super::clients::Clients;
 use super::tls;
 use super::trouble::Reason;
-use crate::config::redacted;
-use crate::core::redirect::{Refusal, Verdict, decide};
-use crate::core::{Connection, Outcome, SessionId, limits};
+use crate::core::redirect::{Verdict, decide};
+use crate::core::{Connection, Outcome, SessionId};
 use crate::shell::token::random;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
@@ -122,7 +122,7 @@ pub(super) enum Sent {
     /// This, from where the remote redirected to, if it did.
     Answered { response: Response, moved_to: Option<Url> },
     /// A redirect that is not followed.
-    Redirected { status: u16, refusal: Refusal, target: Url },
+    Redirected { status: u16, astray: Astray },
 }
 
 impl Sent {
@@ -130,8 +130,8 @@ impl Sent {
     pub(super) fn answer(self) -> Result<Response, Failure> {
         match self {
             Self::Answered { response, .. } => Ok(response),
-            Self::Redirected { status, refusal, target } => {
-                Err(Failure::Redirected { status, reason: refused(refusal, &target).into() })
+            Self::Redirected { status, astray } => {
+                Err(Failure::Redirected { status, reason: astray.to_string().into() })
             }
         }
     }
@@ -223,26 +223,31 @@ impl Outgoing {
         clients: &Clients,
     ) -> Result<Sent, Failure> {
         let is_get = self.method == Method::GET;
-        let mut hops = 0;
+        let mut before: Vec<Url> = Vec::new();
         loop {
             let sent = client.execute(self.request()).await;
             let response = clients.passed(sent).await?;
             let status = response.status().as_u16();
             let target = target(&self.url, &response);
             let same_origin = target.as_ref().map(|target| target.origin() == self.url.origin());
-            match (decide(status, is_get, same_origin, hops), target) {
+            let astray = match (decide(status, is_get, same_origin, before.len()), target) {
                 (Verdict::Follow, Some(target)) => {
-                    self.url = target;
-                    hops += 1;
+                    before.push(std::mem::replace(&mut self.url, target));
+                    continue;
                 }
-                (Verdict::Refuse(refusal), Some(target)) => {
-                    return Ok(Sent::Redirected { status, refusal, target });
+                (Verdict::Refuse(_), Some(target))
+                    if target == self.url || before.contains(&target) =>
+                {
+                    Astray::Circle(target)
                 }
+                (Verdict::Refuse(refusal), Some(target)) => Astray::To(target, refusal),
+                (_, None) if is_redirect(status) => Astray::Nowhere,
                 _ => {
-                    let moved_to = (hops > 0).then_some(self.url);
+                    let moved_to = (!before.is_empty()).then_some(self.url);
                     return Ok(Sent::Answered { response, moved_to });
                 }
-            }
+            };
+            return Ok(Sent::Redirected { status, astray });
         }
     }
 
@@ -302,6 +307,11 @@ pub(super) fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error
     std::iter::successors(error.source(), |&cause| cause.source())
 }
 
+/// Whether a response with this status has to say where to go.
+fn is_redirect(status: u16) -> bool {
+    decide(status, true, Some(true), 0) == Verdict::Follow
+}
+
 /// Where a response points to, without credentials.
 fn target(from: &Url, response: &Response) -> Option<Url> {
     let location = response.headers().get(LOCATION)?;
@@ -309,6 +319,7 @@ fn target(from: &Url, response: &Response) -> Option<Url> {
     // Both fail only for URLs that cannot have user info.
     let _ = target.set_username("");
     let _ = target.set_password(None);
+    target.set_fragment(None);
     Some(over_http(target))
 }
 
@@ -322,24 +333,6 @@ pub(super) fn over_http(mut url: Url) -> Url {
     // The default ports are the same.
     let _ = url.set_scheme(scheme);
     url
-}
-
-fn refused(refusal: Refusal, target: &Url) -> String {
-    let place = redacted(target);
-    match refusal {
-        Refusal::OtherOrigin => format!(
-            "the remote redirects to another origin, {place}, and no credential follows it there: \
-             if you trust it, configure that URL"
-        ),
-        Refusal::LosesMessage => format!(
-            "the remote redirects to {place} in a way that would lose the message: configure that URL"
-        ),
-        Refusal::TooMany => format!(
-            "the remote redirects more than {} times, the last time to {place}: configure the URL \
-             of the agent itself",
-            limits::REDIRECTS
-        ),
-    }
 }
 
 /// The query with the cursor parameters set to `cursor`, or without them. All else of it stays as

@@ -558,8 +558,30 @@ async fn l8_a_redirect_to_another_origin_is_refused_and_no_request_goes_there() 
 async fn l8_a_redirect_in_a_circle_ends_after_five() {
     let server = redirecting(307, "/acp").await;
     let outcome = Client::new(&[&server.url("/acp")]).post("{}").await;
-    assert!(matches!(outcome, Outcome::Redirected { status: 307, .. }), "{outcome:?}");
+    let Outcome::Redirected { status: 307, reason } = outcome else { panic!("{outcome:?}") };
+    assert!(reason.contains("in a circle, to http://"), "{reason}");
     assert_eq!(server.seen().len(), 6);
+}
+
+/// What is to be configured would be what is.
+#[tokio::test]
+async fn l8_a_redirect_to_itself_or_to_nowhere_names_no_url_to_configure() {
+    for (location, expected) in
+        [("/acp#again", "in a circle"), ("http://[", "does not say where to"), ("", "in a circle")]
+    {
+        let server = redirecting(303, location).await;
+        let outcome = Client::new(&[&server.url("/acp")]).post("{}").await;
+        let Outcome::Redirected { status: 303, reason } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains(expected) && !reason.contains("configure"), "{reason}");
+    }
+    let url = raw("HTTP/1.1 308 Permanent Redirect\r\ncontent-length: 0\r\n\r\n").await;
+    let mut client = Client::new(&[&url]);
+    let outcome = client.post("{}").await;
+    let Outcome::Redirected { status: 308, reason } = outcome else { panic!("{outcome:?}") };
+    assert!(reason.contains("does not say where to"), "{reason}");
+    client.open("s", None);
+    let event = client.event().await;
+    assert!(matches!(event, StreamEvent::Failed(Outcome::Redirected { .. })), "{event:?}");
 }
 
 #[tokio::test]
