@@ -74,6 +74,13 @@ fn x1_what_a_server_repeats_of_a_credential_is_hidden() {
     }
 }
 
+/// As the name of a team in a header may be.
+#[test]
+fn x1_a_short_header_that_stands_in_the_url_leaves_the_host_to_be_read() {
+    let told = doctor_in(&[], "http://acme.invalid", &["--header", "X-Team: acme"]);
+    told.fails_by("name", &["acme.invalid has no address"]);
+}
+
 #[test]
 fn a_request_after_initialize_that_is_refused_or_never_answered_fails() {
     /// Answers this to a request that follows, to all or only to the second.

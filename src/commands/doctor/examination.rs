@@ -8,7 +8,7 @@ use super::certificate;
 use super::report::{Finding, Report, Step};
 use super::socket::{Heard, Socket};
 use super::verdicts::{self, Capabilities, Context, Exchange, Reply, Shown};
-use crate::config::Remote;
+use crate::config::{Remote, redacted};
 use crate::core::message::{self, Message};
 use crate::core::methods::{initialize, negotiated};
 use crate::core::socket::Transport;
@@ -74,6 +74,8 @@ impl<'a> Examination<'a> {
         remote.url.query_pairs().for_each(|(_, value)| report.hide(&value));
         let link = Arc::new(Link::new(remote));
         let (url, proxy) = (link.url().clone(), link.proxy().map(str::to_owned));
+        report.spare(&redacted(&url));
+        proxy.iter().for_each(|proxy| report.spare(proxy));
         let context = Context { url, proxy, sent, is_socket };
         Self {
             context,
