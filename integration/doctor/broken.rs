@@ -100,7 +100,10 @@ fn http_where_tls_is_spoken_and_https_where_it_is_not() {
     let config = Arc::new(Authority::server(&issued, &[], None));
     let relay = Relay::start(Kind::Tls(config), &served.url);
     let url = format!("http://localhost:{}", relay.address.port());
-    doctor(&url, &[]).fails_by("tls", &["speaks TLS", "begin with https:"]);
+    for http in ["auto", "2"] {
+        let told = doctor(&url, &["--http", http]);
+        told.fails_by("tls", &["speaks TLS", "Let the URL begin with https: (for a socket wss:)"]);
+    }
     let socket = url.replace("http:", "ws:");
     for told in [doctor(&url, &["--http", "1.1"]), doctor(&socket, &[])] {
         told.fails_by("status", &["no answer", "begin with https: (for a socket wss:)"]);
@@ -129,6 +132,63 @@ fn x1_a_proxy_that_is_not_there_wants_a_credential_or_refuses() {
 }
 
 #[test]
+fn a_proxy_that_opens_no_tunnel_is_told_by_what_it_answers() {
+    let cases: [(_, &[&str]); 7] = [
+        (
+            "HTTP/1.1 403 Forbidden\r\n\r\n",
+            &["lets nothing through to agent.test:443: 403", "Ask who runs the proxy"],
+        ),
+        (
+            "HTTP/1.1 503 Unavailable\r\n\r\n",
+            &["does not reach agent.test:443: 503", "Is the agent running"],
+        ),
+        (
+            "HTTP/1.1 405 Method Not Allowed\r\n\r\n",
+            &["answers 405", "is no proxy", "are address and port right?"],
+        ),
+        ("HTTP/1.1 302 Found\r\n\r\n<html>", &["answers 302", "is no proxy", "--proxy off"]),
+        ("SSH-2.0-OpenSSH_9.7\r\n", &["does not speak HTTP", "socks5h://"]),
+        ("", &["closes where it is asked for a tunnel", "begin with https://"]),
+        (
+            "HTTP/1.1 200 Connection established\r\n\r\n",
+            &["cut before TLS is agreed on", "Ask who runs the proxy", "speaks no TLS"],
+        ),
+    ];
+    for (answer, texts) in cases {
+        let proxy = Relay::start(Kind::Answering(answer), "127.0.0.1:9");
+        let named = format!("http://${{NAME}}:${{PASSWORD}}@{}", proxy.address);
+        let secret = [("NAME", "anna"), ("PASSWORD", "s3cret")];
+        let told = doctor_in(&secret, "https://agent.test/acp", &["--proxy", &named]);
+        told.fails_by("proxy", texts);
+        assert!(!told.text.contains("s3cret"), "{}", told.text);
+        let asked = proxy.noted();
+        let is_ours = |head: &String| head.contains("Basic YW5uYTpzM2NyZXQ=");
+        assert!(asked.iter().all(is_ours), "the proxy may tell others apart: {asked:?}");
+    }
+}
+
+#[test]
+fn a_proxy_whose_certificate_cannot_be_believed_or_that_answers_in_the_agent_s_place() {
+    let authority = Authority::new();
+    let issued = authority.issue("localhost", Validity::Now);
+    let config = Arc::new(Authority::server(&issued, &[], None));
+    let proxy = Relay::start(Kind::Tls(config), "127.0.0.1:9");
+    let named = format!("https://localhost:{}", proxy.address.port());
+    let told = doctor("https://agent.test/acp", &["--proxy", &named]);
+    told.fails_by("proxy", &["cannot be reached: its certificate is signed by", "--ca-file"]);
+    let refuses = Relay::start(Kind::Answering("HTTP/1.1 403 -\r\n\r\n"), "127.0.0.1:9");
+    let told = doctor("http://agent.test", &["--proxy", &format!("http://{}", refuses.address)]);
+    told.fails_by("status", &["403", "It may also be the proxy http://127.0.0.1:"]);
+}
+
+#[test]
+fn a_server_without_http_2_that_is_spoken_to_in_it() {
+    let old = Relay::start(Kind::Answering("HTTP/1.1 400 Bad Request\r\n\r\n"), "127.0.0.1:9");
+    let told = doctor(&format!("http://{}", old.address), &["--http", "2"]);
+    told.fails_by("status", &["does not speak HTTP/2", "Leave --http 2 out"]);
+}
+
+#[test]
 fn a_sign_in_that_waits_for_a_browser() {
     const LOGIN: &[(&str, &str)] = &[("location", "https://login.example.com/start?secret=s3cret")];
     let told = told_of(Fault::Post(302, LOGIN, ""), &[]);
@@ -146,7 +206,13 @@ fn l8_a_redirect_to_another_origin() {
     let told = told_of(Fault::Post(308, SECURE, ""), &[]);
     told.fails_by("redirect", &["308 to another origin", "configure https://127.0.0.1:1/acp"]);
     const CIRCLE: &[(&str, &str)] = &[("location", "/acp")];
-    told_of(Fault::Post(307, CIRCLE, ""), &[]).fails_by("redirect", &["in a circle"]);
+    for status in [302, 307] {
+        let told = told_of(Fault::Post(status, CIRCLE, ""), &[]);
+        told.fails_by("redirect", &["in a circle, to http://127.0.0.1", "Ask who runs the agent"]);
+        assert!(!told.text.contains("Configure http"), "{}", told.text);
+    }
+    let told = told_of(Fault::Post(307, &[], ""), &[]);
+    told.fails_by("redirect", &["307 without saying where to", "Ask who runs the agent"]);
 }
 
 #[test]

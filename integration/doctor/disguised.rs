@@ -5,7 +5,9 @@ use super::broken::told_of;
 use super::doctor_in;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Response};
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::process::Command;
 use std::time::Duration;
 
@@ -70,6 +72,13 @@ fn x1_what_a_server_repeats_of_a_credential_is_hidden() {
             assert!(!told.text.contains(part), "{}", told.text);
         }
     }
+}
+
+/// As the name of a team in a header may be.
+#[test]
+fn x1_a_short_header_that_stands_in_the_url_leaves_the_host_to_be_read() {
+    let told = doctor_in(&[], "http://acme.invalid", &["--header", "X-Team: acme"]);
+    told.fails_by("name", &["acme.invalid has no address"]);
 }
 
 #[test]
@@ -156,6 +165,18 @@ fn a_page_that_speaks_of_tls_is_told_by_its_title() {
 fn an_answer_to_initialize_that_is_empty_is_told_as_that() {
     let told = told_of(Fault::Post(200, &[JSON], ""), &[]);
     told.fails_by("initialize", &["the answer is empty"]);
+}
+
+#[test]
+fn an_answer_to_initialize_that_never_ends_leaves_no_connection() {
+    let dribbles: Fault = Fault::Answers(|_, _, message| {
+        let begin = stream::iter([Ok::<_, Infallible>("{")]);
+        let body = Body::from_stream(begin.chain(stream::pending()));
+        is_initialize(message).then(|| response(200, &[JSON, CONNECTED], body))
+    });
+    let told = told_of(dribbles, &["--connect-timeout", "1s"]);
+    told.fails_by("status", &["begins, and does not end in 1.0 s", "buffering"]);
+    assert_eq!(told.found("closing"), "ok: the connection is closed");
 }
 
 #[cfg(target_os = "linux")]

@@ -136,7 +136,10 @@ async fn pass(
         }
         Kind::Answering(answer) => {
             note(head(&mut client).await?);
-            client.write_all(answer.as_bytes()).await
+            client.write_all(answer.as_bytes()).await?;
+            client.shutdown().await?;
+            // Closed at once, the answer could be lost on the way.
+            tokio::io::copy(&mut client, &mut tokio::io::sink()).await.map(|_| ())
         }
         Kind::Silent => std::future::pending().await,
         Kind::Forward(wanted) => {

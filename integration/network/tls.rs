@@ -59,11 +59,14 @@ fn l6_a_server_whose_tls_offers_no_http_2_is_spoken_to_in_http_1() {
 #[test]
 fn l6_http_1_is_asked_for_alone_where_the_person_wants_that() {
     let authority = Authority::new();
-    let behind = Behind::tls(&authority.issue("localhost", Validity::Now), BOTH, None);
-    let flags = ["--http", "1.1", "--ca-file", &authority.file];
-    initialize(&mut Editor::connect(&behind.url, &flags));
-    let noted = behind.relay.noted();
-    assert!(!noted.is_empty() && noted.iter().all(|protocol| protocol == "http/1.1"), "{noted:?}");
+    for flag in [["--http", "1.1"], ["--header", "Host: localhost"]] {
+        let behind = Behind::tls(&authority.issue("localhost", Validity::Now), BOTH, None);
+        let flags = [&flag[..], &["--ca-file", &authority.file]].concat();
+        initialize(&mut Editor::connect(&behind.url, &flags));
+        let noted = behind.relay.noted();
+        let is_1 = |protocol: &String| protocol == "http/1.1";
+        assert!(!noted.is_empty() && noted.iter().all(is_1), "{flag:?}: {noted:?}");
+    }
 }
 
 /// A bare container has no authorities of its own. Elsewhere the system is not asked by variables.
@@ -154,16 +157,28 @@ fn a_port_without_tls_and_a_port_with_it_are_told_from_each_other() {
     }
 }
 
-/// As servers written in Node and Python do.
+/// As servers written in Node and Python do, before or after they have read what was said.
 #[test]
 fn a_port_that_closes_without_a_word_may_be_one_with_tls() {
-    let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
-    // Over HTTP/2 the request may not have been begun, which says nothing of the port.
-    for http in ["auto", "1.1"] {
-        let message = refusal(&format!("http://{}", silent.address), &["--http", http]);
-        let expected = "if it speaks TLS, let the URL begin with https:";
-        assert!(message.contains(expected), "--http {http}: {message}");
+    for is_read in [true, false] {
+        let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
+        silent.set_gone(!is_read);
+        for http in ["auto", "1.1", "2"] {
+            let message = refusal(&format!("http://{}", silent.address), &["--http", http]);
+            let expected = "if it speaks TLS, let the URL begin with https:";
+            assert!(message.contains(expected), "--http {http}, read {is_read}: {message}");
+        }
     }
+}
+
+#[test]
+fn l6_a_server_without_http_2_that_is_spoken_to_in_it_is_told_from_others() {
+    let old = Relay::start(Kind::Answering("HTTP/1.1 400 Bad Request\r\n\r\n"), "127.0.0.1:9");
+    let message = refusal(&format!("http://{}", old.address), &["--http", "2"]);
+    assert!(message.contains("it does not speak HTTP/2: leave `--http 2` out"), "{message}");
+    let silent = Relay::start(Kind::Answering(""), "127.0.0.1:9");
+    let message = refusal(&format!("http://{}", silent.address), &["--http", "2"]);
+    assert!(message.contains("if it speaks HTTP/1.1 only, leave `--http 2` out"), "{message}");
 }
 
 #[test]

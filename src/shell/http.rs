@@ -1,7 +1,9 @@
 //! Does over HTTP what the core asks for: POSTs, streams, the DELETE. Decides nothing.
 
 mod answer;
+mod astray;
 mod clients;
+pub(crate) mod happy_eyeballs;
 pub(crate) mod inspection;
 mod probe;
 mod request;
@@ -10,6 +12,8 @@ mod stream;
 #[cfg(test)]
 pub(super) mod tests;
 mod tls;
+mod trouble;
+mod tunnel;
 
 use self::clients::{Clients, Place};
 pub(crate) use self::request::Failure;
@@ -165,7 +169,8 @@ impl Link {
 
     /// The headers for one request. Without them nothing leaves.
     async fn headers(&self, renew: bool) -> Result<HeaderMap, Failure> {
-        self.credentials.headers(renew).await.map_err(Failure::NoCredential)
+        let headers = self.credentials.headers(renew).await;
+        headers.map_err(|reason| Failure::NoCredential(reason.into()))
     }
 
     /// Sends a request. That its credential is refused is remembered.
@@ -242,8 +247,8 @@ async fn upgraded(
     }
     let head = answer::head(&response);
     if !key.is_accepted(response.headers()) {
-        let reason = "the answer to the upgrade is not one of WebSocket".to_owned();
-        return Err(Failure::Broken(reason));
+        let reason = "the answer to the upgrade is not one of WebSocket";
+        return Err(Failure::Broken(reason.into()));
     }
     let socket = response.upgrade().await?;
     Ok(Ok((socket, head.connection_id)))

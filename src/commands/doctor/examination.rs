@@ -8,17 +8,18 @@ use super::certificate;
 use super::report::{Finding, Report, Step};
 use super::socket::{Heard, Socket};
 use super::verdicts::{self, Capabilities, Context, Exchange, Reply, Shown};
-use crate::config::Remote;
+use crate::config::{Remote, redacted};
 use crate::core::message::{self, Message};
 use crate::core::methods::{initialize, negotiated};
 use crate::core::socket::Transport;
 use crate::core::{Connection, Response};
 use crate::shell::http::Link;
-use crate::shell::http::inspection::{Answered, Lost};
+use crate::shell::http::inspection::{Answered, AtProxy, Lost, Stage};
+use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Url, Version};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::lookup_host;
 use tokio::task::JoinHandle;
@@ -52,7 +53,12 @@ pub struct Examination<'a> {
     closing: Option<(Finding, Duration)>,
     /// The first message while it is on its way: its answer may open a connection.
     beginning: Option<JoinHandle<Result<Answered, Lost>>>,
+    /// The connection that the head of this answer names, once that came.
+    begun: Begun,
 }
+
+/// Inside, what a head named.
+type Begun = Arc<OnceLock<Option<Bytes>>>;
 
 impl<'a> Examination<'a> {
     /// Nothing is looked at yet.
@@ -68,6 +74,8 @@ impl<'a> Examination<'a> {
         remote.url.query_pairs().for_each(|(_, value)| report.hide(&value));
         let link = Arc::new(Link::new(remote));
         let (url, proxy) = (link.url().clone(), link.proxy().map(str::to_owned));
+        report.spare(&redacted(&url));
+        proxy.iter().for_each(|proxy| report.spare(proxy));
         let context = Context { url, proxy, sent, is_socket };
         Self {
             context,
@@ -80,6 +88,7 @@ impl<'a> Examination<'a> {
             asked: 0,
             closing: None,
             beginning: None,
+            begun: Begun::default(),
         }
     }
 
@@ -102,6 +111,11 @@ impl<'a> Examination<'a> {
     /// Closes the connection, if one is open.
     pub async fn close(mut self) {
         self.answered(REST).await;
+        if self.beginning.is_some() {
+            // Its answer does not end, and the connection is there.
+            let named = self.begun.get().cloned().flatten();
+            self.connection = named.map(|id| Connection { id, version: None });
+        }
         let begun = Instant::now();
         let finding = match (self.socket.take(), self.connection.take()) {
             (Some(socket), _) => verdicts::socket_closing(&socket.close().await),
@@ -146,9 +160,10 @@ impl<'a> Examination<'a> {
             let (issuer, until) = certificate::read(&certificate.der)?;
             Some(Shown { issuer, until, is_checked: self.link.is_checked() })
         });
+        let answer = self.answer_of_proxy(&exchange).await;
         let context = &self.context;
         let findings = [
-            (Step::Proxy, verdicts::proxy(context, &exchange), Duration::ZERO),
+            (Step::Proxy, verdicts::proxy(context, &exchange, answer.as_ref()), Duration::ZERO),
             (
                 Step::Tls,
                 verdicts::tls(context, &exchange, shown.as_ref(), SystemTime::now()),
@@ -186,14 +201,28 @@ impl<'a> Examination<'a> {
         self.add(Step::Tcp, finding, begun)
     }
 
+    /// What a proxy answers that opens no tunnel.
+    async fn answer_of_proxy(&self, exchange: &Exchange) -> Option<verdicts::AnswerOfProxy> {
+        let Exchange::Lost(Lost::Failed { stage: Stage::Proxy(AtProxy::Refuses { .. }), .. }) =
+            exchange
+        else {
+            return None;
+        };
+        timeout(ANSWER, self.link.answer_of_proxy()).await.ok()?
+    }
+
     /// The first message, and what comes of it.
     async fn exchange(&mut self) -> Exchange {
-        let (id, link) = (self.id(), Arc::clone(&self.link));
-        let task = tokio::spawn(async move { link.ask(None, initialize(&id)).await });
-        self.beginning = Some(task);
+        let (id, link, begun) = (self.id(), Arc::clone(&self.link), Arc::clone(&self.begun));
+        self.beginning = Some(tokio::spawn(async move {
+            let head = link.post_for_head(None, initialize(&id)).await?;
+            let _ = begun.set(head.connection_id());
+            link.read(head).await
+        }));
         match self.answered(self.patience).await {
             Some(Ok(answered)) => Exchange::Answered(answered),
             Some(Err(lost)) => Exchange::Lost(lost),
+            None if self.begun.get().is_some() => Exchange::Endless(self.patience),
             None => Exchange::Silent(self.patience, self.link.is_tls_open()),
         }
     }
@@ -253,7 +282,7 @@ impl<'a> Examination<'a> {
         let offer = match exchange {
             Exchange::Answered(answered) => Err(verdicts::said(&answered.response)),
             Exchange::Lost(lost) => Err(verdicts::reason(lost)),
-            Exchange::Upgraded | Exchange::Silent(..) => Ok(()),
+            Exchange::Upgraded | Exchange::Silent(..) | Exchange::Endless(_) => Ok(()),
         };
         self.add(Step::Websocket, verdicts::websocket(&offer, true), Instant::now())?;
         let (id, begun) = (self.id(), Instant::now());

@@ -163,6 +163,11 @@ impl Report {
         self.secrets.add(value);
     }
 
+    /// Shows this text, also where a short value of those that are hidden stands in it.
+    pub fn spare(&mut self, text: &str) {
+        self.secrets.spare(text);
+    }
+
     /// Adds a step, and says whether those that rest on it make sense. What is found later of the same step
     /// counts: a stream that opens may end.
     pub fn add(&mut self, step: Step, mut finding: Finding, took: Duration) -> bool {

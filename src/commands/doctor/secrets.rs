@@ -6,14 +6,26 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 const HIDDEN: &str = "hidden";
 /// Shorter values are no secrets: they stand in every text.
 const LEAST: usize = 4;
+/// Values so long are secrets also where they stand in what is shown in any case.
+const LONG: usize = 8;
 /// Words of a credential that everybody knows.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
 /// What must not be shown, in lower case: a host is shown so.
 #[derive(Default)]
-pub struct Secrets(Vec<String>);
+pub struct Secrets {
+    values: Vec<String>,
+    /// What is shown in any case.
+    open: String,
+}
 
 impl Secrets {
+    /// Adds a text that is shown in any case: a short value that stands in it is none.
+    pub fn spare(&mut self, text: &str) {
+        self.open.push_str(&text.to_ascii_lowercase());
+        self.open.push('\n');
+    }
+
     /// Adds a value, and each part of it that a server may repeat alone.
     pub fn add(&mut self, value: &str) {
         self.insert(value);
@@ -25,19 +37,21 @@ impl Secrets {
         let basic = basic.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default();
         self.insert(basic.split_once(':').map_or("", |(_, password)| password));
         // A longer one may hold a shorter one.
-        self.0.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        self.values.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 
     fn insert(&mut self, value: &str) {
         let value = value.trim().to_ascii_lowercase();
-        if value.len() >= LEAST && !SCHEMES.contains(&value.as_str()) && !self.0.contains(&value) {
-            self.0.push(value);
+        let is_known = SCHEMES.contains(&value.as_str()) || self.values.contains(&value);
+        if value.len() >= LEAST && !is_known {
+            self.values.push(value);
         }
     }
 
     /// A text without them.
     pub fn hide(&self, mut text: String) -> String {
-        for secret in &self.0 {
+        let is_secret = |value: &&String| value.len() >= LONG || !self.open.contains(*value);
+        for secret in self.values.iter().filter(is_secret) {
             let mut from = 0;
             while let Some(at) = text[from..].to_ascii_lowercase().find(secret.as_str()) {
                 let start = from + at;
@@ -90,5 +104,16 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(secrets.hide(text.to_owned()), expected);
         }
+    }
+
+    #[test]
+    fn x1_a_short_value_that_stands_in_the_url_is_no_secret() {
+        let mut secrets = Secrets::default();
+        for value in ["acme", "Emca", "Bearer agents-of-acme"] {
+            secrets.add(value);
+        }
+        secrets.spare("https://agents-of-acme.example/acp");
+        let text = "acme.example and emca.example of agents-of-acme";
+        assert_eq!(secrets.hide(text.to_owned()), "acme.example and hidden.example of hidden");
     }
 }

@@ -1,10 +1,12 @@
 //! Decides what the facts of each step mean, and what to do about them.
 
 mod initialize;
+mod proxy;
 mod streams;
 mod tls;
 
 pub use self::initialize::{Capabilities, Reply, capabilities, closed, initialize, unanswered};
+pub use self::proxy::{Answer as AnswerOfProxy, proxy};
 pub use self::streams::{
     Opening, Talk, buffering, compression, ended, heartbeats, measured, numbering, replay, stream,
 };
@@ -13,7 +15,7 @@ use super::report::Finding;
 use crate::config::redacted;
 use crate::core::Response;
 use crate::core::redirect::Refusal;
-use crate::shell::http::inspection::{Answered, Lost, Stage};
+use crate::shell::http::inspection::{Answered, Astray, Lost, Stage};
 use reqwest::{Url, Version};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -44,6 +46,8 @@ pub enum Exchange {
     Lost(Lost),
     /// Nothing came in this time; TLS was agreed on, where it is spoken.
     Silent(Duration, Option<bool>),
+    /// The head of an answer came, and not the whole of it in this time.
+    Endless(Duration),
 }
 
 pub fn credential(context: &Context, result: Result<(), String>) -> Finding {
@@ -120,23 +124,6 @@ pub fn tcp(context: &Context, place: &str, found: Result<Reached, ErrorKind>) ->
     Finding::failed(found, advice)
 }
 
-pub fn proxy(context: &Context, exchange: &Exchange) -> Finding {
-    let Some(proxy) = &context.proxy else { return Finding::ok("none on the way") };
-    let Exchange::Lost(Lost::Failed { stage: Stage::Proxy, reason }) = exchange else {
-        return Finding::ok(format!("{proxy} lets us through"));
-    };
-    match reason.split_once(": write --proxy") {
-        Some((found, form)) => Finding::failed(found, format!("Write --proxy{form}.")),
-        None => Finding::failed(
-            reason,
-            format!(
-                "Ask who runs the proxy whether it lets you through to {}. {MEND_PROXY}",
-                place(&context.url)
-            ),
-        ),
-    }
-}
-
 /// Host and port.
 pub fn place(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
@@ -149,7 +136,8 @@ const SIGN_IN: [&str; 8] =
 const SIGN_IN_ADVICE: &str = "A sign-in stands before the agent and waits for a person with a browser. Ask who runs it how programs \
      are let in: a token goes into --bearer-env, --bearer-file or --bearer-command, anything else into --header.";
 
-fn is_sign_in(status: u16, from: &Url, target: &Url) -> bool {
+fn is_sign_in(status: u16, from: &Url, astray: &Astray) -> bool {
+    let Some(target) = astray.target() else { return false };
     let ours = words(from);
     let is_other_host = target.host_str() != from.host_str();
     let is_named =
@@ -165,28 +153,10 @@ fn words(url: &Url) -> Vec<String> {
 
 pub fn redirect(context: &Context, exchange: &Exchange) -> Finding {
     match exchange {
-        Exchange::Lost(Lost::Redirected { status, refusal, target })
-            if !is_sign_in(*status, &context.url, target) =>
+        Exchange::Lost(Lost::Redirected { status, astray })
+            if !is_sign_in(*status, &context.url, astray) =>
         {
-            let place = redacted(target);
-            let (found, advice) = match refusal {
-                Refusal::OtherOrigin => (
-                    format!("{status} to another origin, {place}"),
-                    format!(
-                        "No credential follows a redirect to another origin. If you trust it, configure {place}."
-                    ),
-                ),
-                Refusal::LosesMessage => (
-                    format!("{status} to {place}, in a way that would lose the message"),
-                    format!("Configure {place}."),
-                ),
-                Refusal::TooMany => (
-                    format!("again and again, the last time to {place}"),
-                    "The redirects go in a circle: configure the URL of the agent itself."
-                        .to_owned(),
-                ),
-            };
-            Finding::failed(found, advice)
+            astray_to(*status, astray)
         }
         Exchange::Answered(Answered { moved_to: Some(target), .. }) => {
             let place = redacted(target);
@@ -197,12 +167,43 @@ pub fn redirect(context: &Context, exchange: &Exchange) -> Finding {
     }
 }
 
+fn astray_to(status: u16, astray: &Astray) -> Finding {
+    let place = astray.target().map(redacted).unwrap_or_default();
+    let (found, advice) = match astray {
+        Astray::Nowhere => (
+            format!("{status} without saying where to (no Location that can be read)"),
+            "Ask who runs the agent, or what stands before it: it is a fault there. Is the path right?"
+                .to_owned(),
+        ),
+        Astray::Circle(_) => (
+            format!("{status} in a circle, to {place} again"),
+            "Ask who runs the agent, or what stands before it: whatever URL of these is configured leads to the others."
+                .to_owned(),
+        ),
+        Astray::To(_, Refusal::OtherOrigin) => (
+            format!("{status} to another origin, {place}"),
+            format!(
+                "No credential follows a redirect to another origin. If you trust it, configure {place}."
+            ),
+        ),
+        Astray::To(_, Refusal::LosesMessage) => (
+            format!("{status} to {place}, in a way that would lose the message"),
+            format!("Configure {place}."),
+        ),
+        Astray::To(_, Refusal::TooMany) => (
+            format!("again and again, the last time to {place}"),
+            "Configure the URL of the agent itself.".to_owned(),
+        ),
+    };
+    Finding::failed(found, advice)
+}
+
 pub fn sign_in(context: &Context, exchange: &Exchange) -> Finding {
     match exchange {
-        Exchange::Lost(Lost::Redirected { status, target, .. })
-            if is_sign_in(*status, &context.url, target) =>
+        Exchange::Lost(lost @ Lost::Redirected { status, astray })
+            if is_sign_in(*status, &context.url, astray) =>
         {
-            Finding::failed(format!("{status} to {}", redacted(target)), SIGN_IN_ADVICE)
+            Finding::failed(reason(lost), SIGN_IN_ADVICE)
         }
         Exchange::Answered(Answered { response, .. })
             if response.status == 200 && is_html(response) =>
@@ -241,6 +242,17 @@ pub fn path(context: &Context, exchange: &Exchange) -> Finding {
 }
 
 pub fn status(context: &Context, exchange: &Exchange) -> Finding {
+    let mut finding = status_of(context, exchange);
+    // One that reads the requests answers in the agent's place, but for 407.
+    let is_read = context.url.scheme() == "http";
+    let proxy = context.proxy.as_ref().filter(|proxy| is_read && proxy.starts_with("http"));
+    if let (Some(proxy), Some(advice)) = (proxy, &mut finding.advice) {
+        *advice += &format!(" It may also be the proxy {proxy} that says so, and not the agent.");
+    }
+    finding
+}
+
+fn status_of(context: &Context, exchange: &Exchange) -> Finding {
     let response = match exchange {
         Exchange::Answered(Answered { response, .. }) => response,
         Exchange::Upgraded | Exchange::Lost(Lost::Failed { stage: Stage::Upgrade, .. }) => {
@@ -251,6 +263,19 @@ pub fn status(context: &Context, exchange: &Exchange) -> Finding {
                 format!("no answer in {}", seconds(*after)),
                 "It takes connections and says nothing: is it the agent that listens there, and is it overloaded? One \
                  that needs longer to start gets more time by --connect-timeout.",
+            );
+        }
+        Exchange::Endless(after) => {
+            return Finding::failed(
+                format!("the answer begins, and does not end in {}", seconds(*after)),
+                "Something on the way may hold back the rest of it: switch off buffering there. Otherwise see the log of the \
+                 agent's server.",
+            );
+        }
+        Exchange::Lost(Lost::Failed { stage: Stage::Version, reason }) => {
+            return Finding::failed(
+                reason,
+                "Leave --http 2 out (in a file http = \"2\"), and HTTP/1.1 is spoken.",
             );
         }
         Exchange::Lost(lost) => {
@@ -396,7 +421,10 @@ pub fn socket_closing(result: &std::io::Result<()>) -> Finding {
 pub fn reason(lost: &Lost) -> String {
     match lost {
         Lost::Failed { reason, .. } => reason.clone(),
-        Lost::Redirected { status, target, .. } => format!("{status} to {}", redacted(target)),
+        Lost::Redirected { status, astray } => {
+            let place = astray.target().map_or("nowhere".to_owned(), redacted);
+            format!("{status} to {place}")
+        }
     }
 }
 
@@ -429,7 +457,8 @@ mod tests {
         ];
         for (status, target, expected) in cases {
             let from = Url::parse("http://agent.test/sso/acp").unwrap();
-            let found = is_sign_in(status, &from, &Url::parse(target).unwrap());
+            let astray = Astray::To(Url::parse(target).unwrap(), Refusal::OtherOrigin);
+            let found = is_sign_in(status, &from, &astray);
             assert_eq!(found, expected, "{status} {target}");
         }
     }

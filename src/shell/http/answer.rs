@@ -1,6 +1,7 @@
 //! Reads what a remote answers, as far as it decides something.
 
 use super::request::{Failure, reason};
+use super::trouble::Reason;
 use crate::core::{Millis, Response, limits};
 use bytes::{Bytes, BytesMut};
 use reqwest::StatusCode;
@@ -76,7 +77,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Millis> {
 enum BodyEnd {
     Whole,
     OverLimit,
-    Broken(String),
+    Broken(Reason),
 }
 
 async fn body(mut response: reqwest::Response, limit: usize) -> (Bytes, BodyEnd) {

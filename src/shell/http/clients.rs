@@ -6,12 +6,13 @@
 use super::probe::{self, Greeted};
 use super::request::{Failure, reason};
 use super::route::Route;
-use super::tls::{Certificate, Handshake};
+use super::tls::{self, Certificate, Handshake};
+use super::trouble::{Reason, Trouble};
 use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
 use reqwest::cookie::Jar;
-use reqwest::header::COOKIE;
+use reqwest::header::{COOKIE, HOST};
 use reqwest::{Client, ClientBuilder, Response, Url, redirect};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,11 +41,10 @@ const IDLE: Duration = Duration::from_secs(50);
 /// wait without anyone seeing it.
 const STREAMS_PER_CLIENT: usize = 64;
 
-/// What is wrong where `http:` meets TLS.
-pub(super) const SPEAKS_TLS: &str = "it speaks TLS at this port: let the URL begin with https:";
-
 /// What may be wrong where a server closes that was spoken to without TLS: many do so without a word.
 const MAY_SPEAK_TLS: &str = "if it speaks TLS, let the URL begin with https:";
+/// The same where it was spoken to in HTTP/2.
+const MAY_SPEAK_OTHER: &str = "if it speaks TLS, let the URL begin with https:; if it speaks HTTP/1.1 only, leave `--http 2` out";
 
 /// What is spoken with a server of which that cannot be found out.
 const ASSUMED: Protocol = Protocol::Http1;
@@ -54,6 +54,8 @@ const ASSUMED: Protocol = Protocol::Http1;
 pub(super) struct Clients {
     url: Url,
     version: HttpVersion,
+    /// The person named another host than the URL's in a header.
+    has_host: bool,
     route: Route,
     tls: Tls,
     /// How TLS is done, once it is.
@@ -99,6 +101,7 @@ impl Clients {
         Self {
             url: remote.url.clone(),
             version: remote.http,
+            has_host: remote.headers.contains_key(HOST),
             route: Route::to(&remote.url, &remote.proxy),
             tls: remote.tls.clone(),
             handshake: Mutex::default(),
@@ -158,6 +161,7 @@ impl Clients {
         &self,
         sent: reqwest::Result<Response>,
     ) -> Result<Response, Failure> {
+        let is_connected = !matches!(&sent, Err(error) if error.is_connect());
         let passed = self.route.passed(sent);
         if passed.is_ok() {
             // What was assumed of the server is so.
@@ -166,8 +170,10 @@ impl Clients {
         }
         let is_plain = self.url.scheme() == "http" && !self.route.is_proxied();
         let passed = match passed {
-            Err(failure) if is_plain && !self.has_answered.load(Ordering::Relaxed) => {
-                Err(failure.with_if_broken(MAY_SPEAK_TLS))
+            Err(failure)
+                if is_plain && is_connected && !self.has_answered.load(Ordering::Relaxed) =>
+            {
+                Err(failure.or(&self.doubt().await))
             }
             passed => passed,
         };
@@ -176,8 +182,24 @@ impl Clients {
                 handshake.answered();
                 Ok(response)
             }
-            (Some(handshake), Err(failure)) => Err(failure.with(handshake.doubt())),
+            (Some(handshake), Err(failure)) => Err(match handshake.doubt() {
+                Some(doubt) => failure.or(&doubt.into()),
+                None => failure,
+            }),
             (None, passed) => passed,
+        }
+    }
+
+    /// Why a server may break off that never answered, and is spoken to without TLS. Where the person
+    /// said what is spoken, that was not found out.
+    async fn doubt(&self) -> Reason {
+        if self.version != HttpVersion::Http2 || self.has_host {
+            return MAY_SPEAK_TLS.into();
+        }
+        match probe::greet(&self.url, CONNECT).await {
+            Ok(Greeted::Tls) => tls::Trouble::Spoken.into(),
+            Ok(Greeted::Other) => Trouble::Http1Only.into(),
+            _ => MAY_SPEAK_OTHER.into(),
         }
     }
 
@@ -194,15 +216,17 @@ impl Clients {
     async fn found_out(&self) -> Result<Option<Protocol>, Failure> {
         let protocol = match self.version {
             HttpVersion::Http1 => Protocol::Http1,
+            // HTTP/2 has the URL's in its place.
+            _ if self.has_host => Protocol::Http1,
             _ if self.url.scheme() == "https" => Protocol::Negotiated,
             _ if self.route.is_read() => Protocol::Http1,
             HttpVersion::Http2 => Protocol::Http2,
             HttpVersion::Auto if self.route.is_proxied() => Protocol::Http1,
             HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {
                 Greeted::Http2 => Protocol::Http2,
-                Greeted::Other => Protocol::Http1,
+                Greeted::Other | Greeted::Silent => Protocol::Http1,
                 Greeted::Closed => return Ok(None),
-                Greeted::Tls => return Err(Failure::Unsent(SPEAKS_TLS.to_owned())),
+                Greeted::Tls => return Err(Failure::Unsent(tls::Trouble::Spoken.into())),
             },
         };
         Ok(Some(protocol))

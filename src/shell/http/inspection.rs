@@ -2,29 +2,35 @@
 //! failed.
 
 use super::answer;
-use super::clients::{Place, SPEAKS_TLS};
+use super::clients::Place;
 use super::request::{Failure, Outgoing, Sent, reason};
 use super::stream::is_stream;
 use super::tls::Certificate;
 use super::{Link, upgraded};
-use crate::config::tls::CLIENT_CERT;
-use crate::core::redirect::Refusal;
 use crate::core::{Connection, Response, limits};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
 use reqwest::{Upgraded, Url, Version};
 use std::collections::VecDeque;
+use std::io;
 
-/// Where on the way to the remote something failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) use super::astray::Astray;
+pub(crate) use super::route::Trouble as AtProxy;
+pub(crate) use super::tls::Trouble as InTls;
+pub(crate) use super::trouble::Trouble;
+
+/// Where on the way to the remote something failed, and what is known of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Before anything left this machine: there is no credential.
     Credential,
     /// At the proxy.
-    Proxy,
+    Proxy(AtProxy),
     /// While TLS was agreed on.
-    Tls,
+    Tls(Option<InTls>),
+    /// At the remote, which does not speak HTTP/2.
+    Version,
     /// At the remote.
     Remote,
     /// At the remote, which answered to the request for a socket, and not as WebSocket has it.
@@ -37,7 +43,7 @@ pub(crate) enum Lost {
     /// It failed.
     Failed { stage: Stage, reason: String },
     /// It was redirected to where no request of ours follows.
-    Redirected { status: u16, refusal: Refusal, target: Url },
+    Redirected { status: u16, astray: Astray },
 }
 
 /// What was answered.
@@ -49,6 +55,20 @@ pub(crate) struct Answered {
     pub(crate) moved_to: Option<Url>,
     /// Its `Content-Encoding`, where it has one.
     pub(crate) encoding: Option<String>,
+}
+
+/// The head of an answer, whose body is to be read.
+#[derive(Debug)]
+pub(crate) struct Head {
+    response: reqwest::Response,
+    moved_to: Option<Url>,
+}
+
+impl Head {
+    /// The connection that the answer opens.
+    pub(crate) fn connection_id(&self) -> Option<Bytes> {
+        answer::head(&self.response).connection_id
+    }
 }
 
 /// What was answered to a GET of a stream.
@@ -82,7 +102,7 @@ impl Stream {
             match self.response.chunk().await {
                 Ok(Some(chunk)) => self.decoder.push(chunk, &mut items),
                 Ok(None) => return Err("it just ends".to_owned()),
-                Err(error) => return Err(reason(error)),
+                Err(error) => return Err(reason(error).to_string()),
             }
             self.items.extend(items);
         }
@@ -95,26 +115,31 @@ impl Link {
         self.clients.route().proxy()
     }
 
+    /// What the proxy answers to a request for a tunnel, where there is one that can be asked: a status,
+    /// or something else than HTTP.
+    pub(crate) async fn answer_of_proxy(&self) -> Option<io::Result<Option<u16>>> {
+        let proxy = self.clients.route().tunnel(&self.remote.url)?;
+        Some(proxy.answer(&self.remote.url).await)
+    }
+
     /// The certificate that the remote showed last.
     pub(crate) fn certificate(&self) -> Option<Certificate> {
         self.clients.certificate()
     }
 
     /// Where a failure happened.
-    fn stage(&self, failure: &Failure) -> Stage {
-        let is_tls = match failure {
-            Failure::Unsent(reason) | Failure::Broken(reason) => {
-                reason == SPEAKS_TLS
-                    || reason.contains(CLIENT_CERT)
-                    || self.is_tls_open() == Some(false)
+    fn stage(&self, failure: &Failure, trouble: Option<&Trouble>) -> Stage {
+        match (trouble, failure) {
+            (Some(Trouble::Proxy(trouble)), _) => Stage::Proxy(trouble.clone()),
+            (Some(Trouble::Tls(trouble)), _) => Stage::Tls(Some(trouble.clone())),
+            (Some(Trouble::Http1Only), _) => Stage::Version,
+            (None, Failure::NoCredential(_)) => Stage::Credential,
+            (None, Failure::Unsent(_) | Failure::Broken(_))
+                if self.is_tls_open() == Some(false) =>
+            {
+                Stage::Tls(None)
             }
-            _ => false,
-        };
-        match failure {
-            failure if self.clients.route().is_blamed(failure) => Stage::Proxy,
-            Failure::NoCredential(_) => Stage::Credential,
-            _ if is_tls => Stage::Tls,
-            _ => Stage::Remote,
+            (None, _) => Stage::Remote,
         }
     }
 
@@ -139,20 +164,36 @@ impl Link {
         self.headers(false).await.map_err(told)
     }
 
-    /// POSTs a message.
+    /// POSTs a message and reads the answer.
     pub(crate) async fn ask(
         &self,
         connection: Option<&Connection>,
         message: String,
     ) -> Result<Answered, Lost> {
+        self.read(self.post_for_head(connection, message).await?).await
+    }
+
+    /// POSTs a message.
+    pub(crate) async fn post_for_head(
+        &self,
+        connection: Option<&Connection>,
+        message: String,
+    ) -> Result<Head, Lost> {
         let lost = |failure| self.lost(failure);
         let headers = self.headers(false).await.map_err(lost)?;
         let outgoing = Outgoing::post(&self.remote.url, headers, message.into());
         let outgoing = outgoing.of(connection, None).map_err(lost)?;
         let client = self.clients.for_posts().await.map_err(lost)?;
         let (response, moved_to) = answered(self.send(outgoing, &client).await.map_err(lost)?)?;
+        Ok(Head { response, moved_to })
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) async fn read(&self, head: Head) -> Result<Answered, Lost> {
+        let Head { response, moved_to } = head;
         let (version, encoding) = (response.version(), encoding(response.headers()));
-        let response = answer::read(response, self.remote.max_message_bytes).await.map_err(lost)?;
+        let read = answer::read(response, self.remote.max_message_bytes).await;
+        let response = read.map_err(|failure| self.lost(failure))?;
         Ok(Answered { response, version, moved_to, encoding })
     }
 
@@ -206,7 +247,8 @@ impl Link {
     }
 
     fn lost(&self, failure: Failure) -> Lost {
-        Lost::Failed { stage: self.stage(&failure), reason: told(failure) }
+        let reason = failure.clone().into_reason();
+        Lost::Failed { stage: self.stage(&failure, reason.trouble()), reason: reason.to_string() }
     }
 }
 
@@ -216,18 +258,12 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 }
 
 fn told(failure: Failure) -> String {
-    let (Failure::NoCredential(reason)
-    | Failure::Unsent(reason)
-    | Failure::Broken(reason)
-    | Failure::Redirected { reason, .. }) = failure;
-    reason
+    failure.into_reason().to_string()
 }
 
 fn answered(sent: Sent) -> Result<(reqwest::Response, Option<Url>), Lost> {
     match sent {
         Sent::Answered { response, moved_to } => Ok((response, moved_to)),
-        Sent::Redirected { status, refusal, target } => {
-            Err(Lost::Redirected { status, refusal, target })
-        }
+        Sent::Redirected { status, astray } => Err(Lost::Redirected { status, astray }),
     }
 }

@@ -1,10 +1,11 @@
 //! Finds out whether a server speaks HTTP/2 over plain `http://` (L6).
 
+use super::happy_eyeballs;
 use super::request::Failure;
 use reqwest::Url;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 /// The preface of HTTP/2 and an empty SETTINGS frame.
@@ -25,6 +26,8 @@ pub(super) enum Greeted {
     Http2,
     /// One that does not.
     Other,
+    /// One that says nothing for a while.
+    Silent,
     /// One that speaks TLS.
     Tls,
     /// A connection that closed without a word: a server that does not, or a forwarded port with no
@@ -37,15 +40,19 @@ pub(super) enum Greeted {
 pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failure> {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let port = url.port_or_known_default().unwrap_or_default();
-    let stream = match timeout(connect, TcpStream::connect((host, port))).await {
+    let connected = async {
+        let addresses = lookup_host((host, port)).await?.collect();
+        happy_eyeballs::connect(addresses).await
+    };
+    let stream = match timeout(connect, connected).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(Failure::Unsent(error.to_string())),
-        Err(_) => return Err(Failure::Unsent("the connection timed out".to_owned())),
+        Ok(Err(error)) => return Err(Failure::Unsent(error.to_string().into())),
+        Err(_) => return Err(Failure::Unsent("the connection timed out".into())),
     };
     match timeout(WAIT, answer(stream)).await {
         Ok(Ok(greeted)) => Ok(greeted),
         Ok(Err(_)) => Ok(Greeted::Closed),
-        Err(_) => Ok(Greeted::Other),
+        Err(_) => Ok(Greeted::Silent),
     }
 }
 

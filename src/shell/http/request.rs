@@ -1,11 +1,11 @@
 //! Sends one request, with its headers and its redirects (L4, L8).
 
+use super::astray::Astray;
 use super::clients::Clients;
 use super::tls;
-use crate::config::redacted;
-use crate::config::tls::CLIENT_CERT;
-use crate::core::redirect::{Refusal, Verdict, decide};
-use crate::core::{Connection, Outcome, SessionId, limits};
+use super::trouble::Reason;
+use crate::core::redirect::{Verdict, decide};
+use crate::core::{Connection, Outcome, SessionId};
 use crate::shell::token::random;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
@@ -28,37 +28,34 @@ const CURSOR_PARAMETERS: [&str; 2] = ["last_event_id", "lastEventId"];
 /// What is written as %XX in the query.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Why there is no response. Holds neither a query nor a header's value (X1).
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The credential could not be read, and so nothing left.
-    NoCredential(String),
+    NoCredential(Reason),
     /// Nothing left this machine.
-    Unsent(String),
+    Unsent(Reason),
     /// The request left, or may have.
-    Broken(String),
+    Broken(Reason),
     /// The remote redirects to where we do not follow.
-    Redirected { status: u16, reason: String },
+    Redirected { status: u16, reason: Reason },
 }
 
 impl Failure {
-    /// The same, with what else may have been the reason, where the network is all that it tells of.
-    pub(super) fn with(self, doubt: Option<&str>) -> Self {
-        let told = |reason: String| match doubt {
-            Some(doubt) if !reason.contains(CLIENT_CERT) => format!("{reason}; {doubt}"),
-            _ => reason,
-        };
-        match self {
-            Self::Unsent(reason) => Self::Unsent(told(reason)),
-            Self::Broken(reason) => Self::Broken(told(reason)),
-            other => other,
-        }
+    /// Why, for people.
+    pub(crate) fn into_reason(self) -> Reason {
+        let (Self::NoCredential(reason)
+        | Self::Unsent(reason)
+        | Self::Broken(reason)
+        | Self::Redirected { reason, .. }) = self;
+        reason
     }
 
-    /// The same, if the remote broke off.
-    pub(super) fn with_if_broken(self, doubt: &str) -> Self {
+    /// The same, with what else may have been the reason.
+    pub(super) fn or(self, doubt: &Reason) -> Self {
         match self {
-            Self::Broken(_) => self.with(Some(doubt)),
+            Self::Unsent(reason) => Self::Unsent(reason.or(doubt)),
+            Self::Broken(reason) => Self::Broken(reason.or(doubt)),
             other => other,
         }
     }
@@ -67,10 +64,12 @@ impl Failure {
 impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::NoCredential(reason) => Self::NoCredential(reason),
-            Failure::Unsent(reason) => Self::Unsent(reason),
-            Failure::Broken(reason) => Self::Broken(reason),
-            Failure::Redirected { status, reason } => Self::Redirected { status, reason },
+            Failure::NoCredential(reason) => Self::NoCredential(reason.to_string()),
+            Failure::Unsent(reason) => Self::Unsent(reason.to_string()),
+            Failure::Broken(reason) => Self::Broken(reason.to_string()),
+            Failure::Redirected { status, reason } => {
+                Self::Redirected { status, reason: reason.to_string() }
+            }
         }
     }
 }
@@ -84,7 +83,7 @@ impl Key {
     const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
     fn fresh() -> Result<Self, Failure> {
-        let bytes = random::<16>().map_err(|error| Failure::Unsent(error.to_string()))?;
+        let bytes = random::<16>().map_err(|error| Failure::Unsent(error.to_string().into()))?;
         Ok(Self(BASE64_STANDARD.encode(bytes)))
     }
 
@@ -123,7 +122,7 @@ pub(super) enum Sent {
     /// This, from where the remote redirected to, if it did.
     Answered { response: Response, moved_to: Option<Url> },
     /// A redirect that is not followed.
-    Redirected { status: u16, refusal: Refusal, target: Url },
+    Redirected { status: u16, astray: Astray },
 }
 
 impl Sent {
@@ -131,8 +130,8 @@ impl Sent {
     pub(super) fn answer(self) -> Result<Response, Failure> {
         match self {
             Self::Answered { response, .. } => Ok(response),
-            Self::Redirected { status, refusal, target } => {
-                Err(Failure::Redirected { status, reason: refused(refusal, &target) })
+            Self::Redirected { status, astray } => {
+                Err(Failure::Redirected { status, reason: astray.to_string().into() })
             }
         }
     }
@@ -224,26 +223,31 @@ impl Outgoing {
         clients: &Clients,
     ) -> Result<Sent, Failure> {
         let is_get = self.method == Method::GET;
-        let mut hops = 0;
+        let mut before: Vec<Url> = Vec::new();
         loop {
             let sent = client.execute(self.request()).await;
             let response = clients.passed(sent).await?;
             let status = response.status().as_u16();
             let target = target(&self.url, &response);
             let same_origin = target.as_ref().map(|target| target.origin() == self.url.origin());
-            match (decide(status, is_get, same_origin, hops), target) {
+            let astray = match (decide(status, is_get, same_origin, before.len()), target) {
                 (Verdict::Follow, Some(target)) => {
-                    self.url = target;
-                    hops += 1;
+                    before.push(std::mem::replace(&mut self.url, target));
+                    continue;
                 }
-                (Verdict::Refuse(refusal), Some(target)) => {
-                    return Ok(Sent::Redirected { status, refusal, target });
+                (Verdict::Refuse(_), Some(target))
+                    if target == self.url || before.contains(&target) =>
+                {
+                    Astray::Circle(target)
                 }
+                (Verdict::Refuse(refusal), Some(target)) => Astray::To(target, refusal),
+                (_, None) if is_redirect(status) => Astray::Nowhere,
                 _ => {
-                    let moved_to = (hops > 0).then_some(self.url);
+                    let moved_to = (!before.is_empty()).then_some(self.url);
                     return Ok(Sent::Answered { response, moved_to });
                 }
-            }
+            };
+            return Ok(Sent::Redirected { status, astray });
         }
     }
 
@@ -259,7 +263,7 @@ impl Outgoing {
     /// The core lets nothing pass that cannot stand in a header (L4, R3).
     fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Failure> {
         let value = HeaderValue::from_bytes(value).map_err(|_| {
-            Failure::Broken(format!("the value of {name} cannot stand in a header"))
+            Failure::Broken(format!("the value of {name} cannot stand in a header").into())
         })?;
         self.headers.insert(name, value);
         Ok(())
@@ -271,7 +275,7 @@ impl From<reqwest::Error> for Failure {
         let is_unsent = error.is_connect()
             || error.is_builder()
             || is_canceled(&error)
-            || tls::is_refused(&error);
+            || tls::Trouble::of(&error).is_some_and(|trouble| trouble.is_refusal());
         let reason = reason(error);
         if is_unsent { Self::Unsent(reason) } else { Self::Broken(reason) }
     }
@@ -283,9 +287,9 @@ fn is_canceled(error: &reqwest::Error) -> bool {
 }
 
 /// What went wrong, for people. The outermost texts name layers and URLs, the innermost the matter.
-pub(in crate::shell) fn reason(error: reqwest::Error) -> String {
-    if let Some(explained) = tls::explained(&error) {
-        return explained;
+pub(in crate::shell) fn reason(error: reqwest::Error) -> Reason {
+    if let Some(trouble) = tls::Trouble::of(&error) {
+        return trouble.into();
     }
     let error = error.without_url();
     let mut parts: Vec<String> = Vec::new();
@@ -295,12 +299,17 @@ pub(in crate::shell) fn reason(error: reqwest::Error) -> String {
             parts.push(text);
         }
     }
-    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
+    if parts.is_empty() { error.to_string().into() } else { parts.join(": ").into() }
 }
 
 /// What an error came from, from the outermost to the innermost.
 pub(super) fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |&cause| cause.source())
+}
+
+/// Whether a response with this status has to say where to go.
+fn is_redirect(status: u16) -> bool {
+    decide(status, true, Some(true), 0) == Verdict::Follow
 }
 
 /// Where a response points to, without credentials.
@@ -310,6 +319,7 @@ fn target(from: &Url, response: &Response) -> Option<Url> {
     // Both fail only for URLs that cannot have user info.
     let _ = target.set_username("");
     let _ = target.set_password(None);
+    target.set_fragment(None);
     Some(over_http(target))
 }
 
@@ -323,24 +333,6 @@ pub(super) fn over_http(mut url: Url) -> Url {
     // The default ports are the same.
     let _ = url.set_scheme(scheme);
     url
-}
-
-fn refused(refusal: Refusal, target: &Url) -> String {
-    let place = redacted(target);
-    match refusal {
-        Refusal::OtherOrigin => format!(
-            "the remote redirects to another origin, {place}, and no credential follows it there: \
-             if you trust it, configure that URL"
-        ),
-        Refusal::LosesMessage => format!(
-            "the remote redirects to {place} in a way that would lose the message: configure that URL"
-        ),
-        Refusal::TooMany => format!(
-            "the remote redirects more than {} times, the last time to {place}: configure the URL \
-             of the agent itself",
-            limits::REDIRECTS
-        ),
-    }
 }
 
 /// The query with the cursor parameters set to `cursor`, or without them. All else of it stays as

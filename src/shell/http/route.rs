@@ -1,11 +1,14 @@
 //! Decides which way requests go, and tells the errors of a proxy from those of the remote.
 
 use super::request::{Failure, causes, reason};
+use super::trouble::Reason;
+use super::tunnel;
 use crate::config::proxy::{Choice, Proxy, is_loopback};
 use crate::config::redacted;
 use crate::config::tls::plain;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{ClientBuilder, Response, StatusCode, Url};
+use std::error::Error;
 
 /// What hyper-util says where a proxy wants a credential, or another one. Its errors have no types that
 /// could be named.
@@ -15,11 +18,31 @@ const WANTS_CREDENTIALS: [&str; 4] = [
     "SOCKS error: server does not support user/pass authentication",
     "SOCKS error: server implements authentication incorrectly",
 ];
-/// The same where the proxy cannot be reached, and where it is to blame for all else.
+/// The same where the proxy cannot be reached, and where it does not do what it is asked for.
 const UNREACHABLE: [&str; 1] = ["failed to create underlying connection"];
 const REFUSES: [&str; 2] = ["tunnel error: ", "SOCKS error: "];
 /// The same of reqwest, where it is to resolve the remote's name for a SOCKS proxy.
 const UNRESOLVED: [&str; 1] = ["error resolving for socks proxy"];
+
+/// What is wrong at a proxy. Its text says at which, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Trouble {
+    #[error(
+        "the proxy {proxy} wants a user name and a password, or others than it got{or}: write --proxy '{form}', \
+         with the password in the environment variable PASSWORD"
+    )]
+    WantsCredential { proxy: String, form: String, or: &'static str },
+    #[error("its name cannot be resolved here ({0}): with socks5h:// the proxy resolves it")]
+    Unresolved(Box<Reason>),
+    #[error("no connection came about through the proxy {0} in time: is it there?")]
+    Silent(String),
+    #[error("the proxy {proxy} cannot be reached: {reason}")]
+    Unreachable { proxy: String, reason: Box<Reason> },
+    #[error("the proxy {proxy} lets nothing through to it: {reason}")]
+    Refuses { proxy: String, reason: String },
+    #[error("the proxy {proxy} opens a way to it, which is cut before TLS is agreed on: {reason}")]
+    Cuts { proxy: String, reason: String },
+}
 
 /// The way to the remote.
 #[derive(Debug)]
@@ -57,12 +80,22 @@ impl Route {
         self.proxy.as_deref()
     }
 
-    /// Whether the proxy is to blame, as all the texts below say it.
-    pub(super) fn is_blamed(&self, failure: &Failure) -> bool {
-        let (Failure::NoCredential(reason) | Failure::Unsent(reason)) = failure else {
-            return false;
+    /// The proxy that is asked for a tunnel to `url`, where TLS does not come before that.
+    pub(super) fn tunnel(&self, url: &Url) -> Option<tunnel::Proxy> {
+        let matcher = match &self.choice {
+            Choice::Off => return None,
+            Choice::Named(proxy) => Matcher::builder().all(proxy.as_str()).build(),
+            Choice::System => Matcher::from_system(),
         };
-        self.is_proxied() && reason.contains("the proxy ")
+        let proxy = matcher.intercept(&url.as_str().parse().ok()?)?;
+        if !self.is_tunnel || proxy.uri().scheme_str() != Some("http") {
+            return None;
+        }
+        Some(tunnel::Proxy {
+            host: plain(proxy.uri().host()?).to_owned(),
+            port: proxy.uri().port_u16().unwrap_or(80),
+            credential: proxy.basic_auth().cloned(),
+        })
     }
 
     /// Whether a proxy reads the requests, which it takes in HTTP/1.1.
@@ -108,43 +141,40 @@ impl Route {
         if says(&WANTS_CREDENTIALS) {
             return wants_credentials(proxy);
         }
-        if says(&UNRESOLVED) {
-            return Failure::Unsent(format!(
-                "its name cannot be resolved here ({}): with socks5h:// the proxy resolves it",
-                reason(error)
-            ));
-        }
-        if error.is_connect() && error.is_timeout() {
-            return Failure::Unsent(format!(
-                "no connection came about through the proxy {proxy} in time: is it there?"
-            ));
-        }
+        let is_cut = self.is_tunnel && error.is_connect() && causes(&error).any(is_cut);
         let is_at_proxy = error.is_connect() && !self.is_tunnel && !says(&REFUSES);
-        if is_at_proxy || says(&UNREACHABLE) {
-            return Failure::Unsent(format!(
-                "the proxy {proxy} cannot be reached: {}",
-                reason(error)
-            ));
-        }
-        if says(&REFUSES) {
-            let reason = reason(error);
-            return Failure::Unsent(format!(
-                "the proxy {proxy} lets nothing through to it: {reason}"
-            ));
-        }
-        error.into()
+        let (is_late, proxy) = (error.is_connect() && error.is_timeout(), proxy.to_owned());
+        let trouble = if says(&UNRESOLVED) {
+            Trouble::Unresolved(reason(error).into())
+        } else if is_late {
+            Trouble::Silent(proxy)
+        } else if is_at_proxy || says(&UNREACHABLE) {
+            Trouble::Unreachable { proxy, reason: reason(error).into() }
+        } else if says(&REFUSES) {
+            Trouble::Refuses { proxy, reason: reason(error).to_string() }
+        } else if is_cut {
+            Trouble::Cuts { proxy, reason: reason(error).to_string() }
+        } else {
+            return error.into();
+        };
+        Failure::Unsent(trouble.into())
     }
+}
+
+/// Whether a connection ended where nobody ends one.
+fn is_cut(error: &(dyn Error + 'static)) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let error: Option<&std::io::Error> = error.downcast_ref();
+    let kinds = [ConnectionAborted, ConnectionReset, UnexpectedEof];
+    error.is_some_and(|error| kinds.contains(&error.kind()))
 }
 
 /// Trying the same again would only get the person's account locked.
 fn wants_credentials(proxy: &str) -> Failure {
     let form = proxy.replacen("://", "://NAME:${PASSWORD}@", 1);
     // It says no to whatever is not its way.
-    let none = if proxy.starts_with("socks") { ", or takes none" } else { "" };
-    Failure::NoCredential(format!(
-        "the proxy {proxy} wants a user name and a password, or others than it got{none}: write --proxy \
-         '{form}', with the password in the environment variable PASSWORD"
-    ))
+    let or = if proxy.starts_with("socks") { ", or takes none" } else { "" };
+    Failure::NoCredential(Trouble::WantsCredential { proxy: proxy.to_owned(), form, or }.into())
 }
 
 /// The proxy for a URL, without its credential.

@@ -59,7 +59,7 @@ async fn read_events(mut response: Response, mut decoder: Decoder, told: &Told<'
             }
             Ok(None) if is_end_marked => return End::Clean,
             Ok(None) => return End::Broken("the connection closed, which may be a cut".to_owned()),
-            Err(error) => return End::Broken(reason(error)),
+            Err(error) => return End::Broken(reason(error).to_string()),
         }
     }
 }

@@ -290,6 +290,25 @@ async fn l10_a_connection_that_closes_before_the_answer_breaks_the_request() {
     }
 }
 
+/// In HTTP/2 the request may have been begun by then, or not: whichever comes first.
+#[tokio::test]
+async fn a_port_that_closes_at_once_may_be_one_with_tls_whatever_became_of_the_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/acp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            drop(socket);
+        }
+    });
+    for _ in 0..50 {
+        let outcome = Client::new(&[&url, "--http", "2"]).post("{}").await;
+        let (Outcome::Unsent(reason) | Outcome::Broken(reason)) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(reason.contains("let the URL begin with https:"), "{reason}");
+    }
+}
+
 #[tokio::test]
 async fn l9_of_an_acceptance_the_head_is_the_answer() {
     let server = Server::start(Speaks::Both, |seen| match seen.body.as_ref() {
@@ -424,6 +443,22 @@ async fn l6_auto_finds_out_what_the_server_speaks() {
 }
 
 #[tokio::test]
+async fn l6_a_host_that_the_person_names_goes_in_http_1_whatever_is_asked_for() {
+    for http in ["auto", "1.1", "2"] {
+        let server = Server::start(Speaks::Both, |_| answer(202, &[], "")).await;
+        let flags = ["--http", http, "--header", "Host: inner.test"];
+        let mut client = Client::new(&[&[server.url("/acp").as_str()], &flags[..]].concat());
+        response(client.post("{}").await);
+        client.open("s", None);
+        client.event().await;
+        for seen in server.seen() {
+            assert_eq!(seen.version, Version::HTTP_11, "{http}");
+            assert_eq!(seen.header("host"), Some("inner.test"), "{http}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn l6_what_a_server_speaks_is_found_out_again_while_none_answers_behind_a_forwarded_port() {
     for (speaks, expected) in [(Speaks::Both, Version::HTTP_2), (Speaks::Http1, Version::HTTP_11)] {
         let server = Server::start_late(2, speaks, |_| answer(202, &[], "")).await;
@@ -523,8 +558,30 @@ async fn l8_a_redirect_to_another_origin_is_refused_and_no_request_goes_there() 
 async fn l8_a_redirect_in_a_circle_ends_after_five() {
     let server = redirecting(307, "/acp").await;
     let outcome = Client::new(&[&server.url("/acp")]).post("{}").await;
-    assert!(matches!(outcome, Outcome::Redirected { status: 307, .. }), "{outcome:?}");
+    let Outcome::Redirected { status: 307, reason } = outcome else { panic!("{outcome:?}") };
+    assert!(reason.contains("in a circle, to http://"), "{reason}");
     assert_eq!(server.seen().len(), 6);
+}
+
+/// What is to be configured would be what is.
+#[tokio::test]
+async fn l8_a_redirect_to_itself_or_to_nowhere_names_no_url_to_configure() {
+    for (location, expected) in
+        [("/acp#again", "in a circle"), ("http://[", "does not say where to"), ("", "in a circle")]
+    {
+        let server = redirecting(303, location).await;
+        let outcome = Client::new(&[&server.url("/acp")]).post("{}").await;
+        let Outcome::Redirected { status: 303, reason } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains(expected) && !reason.contains("configure"), "{reason}");
+    }
+    let url = raw("HTTP/1.1 308 Permanent Redirect\r\ncontent-length: 0\r\n\r\n").await;
+    let mut client = Client::new(&[&url]);
+    let outcome = client.post("{}").await;
+    let Outcome::Redirected { status: 308, reason } = outcome else { panic!("{outcome:?}") };
+    assert!(reason.contains("does not say where to"), "{reason}");
+    client.open("s", None);
+    let event = client.event().await;
+    assert!(matches!(event, StreamEvent::Failed(Outcome::Redirected { .. })), "{event:?}");
 }
 
 #[tokio::test]

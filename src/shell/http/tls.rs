@@ -1,5 +1,6 @@
 //! Decides which servers are believed and who we are to them, and tells what was wrong with TLS.
 
+use super::trouble::Reason;
 use crate::config::tls::{Identity, Tls, Unchecked, plain};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
@@ -42,7 +43,7 @@ type Seen = Mutex<BTreeMap<String, Certificate>>;
 
 impl Handshake {
     /// Where it cannot be done: why, for people.
-    pub(super) fn new(tls: &Tls) -> Result<Self, String> {
+    pub(super) fn new(tls: &Tls) -> Result<Self, Reason> {
         let provider = Arc::new(ring::default_provider());
         let identity = tls.identity.clone().map(Mutex::new);
         let identity = Arc::new(Shown { identity, is_asked_for: AtomicBool::new(false) });
@@ -73,12 +74,12 @@ impl Handshake {
 
     /// What to say of us where the remote breaks off, if it wanted to know and has not answered since.
     /// In HTTP/2 its complaint is lost behind that.
-    pub(super) fn doubt(&self) -> Option<&'static str> {
+    pub(super) fn doubt(&self) -> Option<Trouble> {
         let is_asked_for = self.identity.is_asked_for.load(Ordering::Relaxed);
-        is_asked_for.then_some(match self.identity.identity {
-            None => "it asked for a certificate of ours: name one with --client-cert",
-            Some(_) => "it asked for a certificate of ours: does it take that of --client-cert?",
-        })
+        is_asked_for.then_some(Trouble::AskedForCertificate(match self.identity.identity {
+            None => "name one with --client-cert",
+            Some(_) => "does it take that of --client-cert?",
+        }))
     }
 }
 
@@ -93,18 +94,13 @@ struct Trust {
 }
 
 impl Trust {
-    fn new(tls: &Tls, provider: Arc<CryptoProvider>) -> Result<Self, String> {
+    fn new(tls: &Tls, provider: Arc<CryptoProvider>) -> Result<Self, Trouble> {
         let unchecked = tls.unchecked.clone();
         let authorities = tls.authorities.iter().cloned();
         let verifier = match Verifier::new_with_extra_roots(authorities, Arc::clone(&provider)) {
             Ok(verifier) => Some(verifier),
             Err(_) if !unchecked.is_empty() => None,
-            Err(error) => {
-                return Err(format!(
-                    "this machine knows no authority to check the agent's certificate by ({error}): \
-                     install the package ca-certificates, or name a file with --ca-file"
-                ));
-            }
+            Err(error) => return Err(Trouble::NoAuthorities(error.to_string())),
         };
         Ok(Self { unchecked, verifier, provider, seen: Arc::default() })
     }
@@ -189,83 +185,120 @@ impl ResolvesClientCert for Shown {
     }
 }
 
+/// What is wrong with TLS. Its text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Trouble {
+    #[error("it wants to see a certificate of ours: name one with --client-cert")]
+    WantsCertificate,
+    #[error("it refuses our certificate ({0}): name one that it takes with --client-cert")]
+    RefusesCertificate(String),
+    /// The remote broke off behind that.
+    #[error("it asked for a certificate of ours: {0}")]
+    AskedForCertificate(&'static str),
+    #[error(
+        "this machine knows no authority to check the agent's certificate by ({0}): install the package \
+         ca-certificates, or name a file with --ca-file"
+    )]
+    NoAuthorities(String),
+    #[error(
+        "its certificate is signed by an authority that this machine does not know: if you trust it, name the file \
+         of the authority with --ca-file"
+    )]
+    UnknownIssuer,
+    #[error(
+        "its certificate expired on {until}: have it renewed, or set the clock of this machine, on which it is \
+         {now}"
+    )]
+    Expired { until: String, now: String },
+    #[error(
+        "its certificate begins to be valid on {from}: set the clock of this machine, on which it is {now}"
+    )]
+    NotYetValid { from: String, now: String },
+    #[error("its certificate is for another host ({0}): use the name that it is for")]
+    OtherHost(String),
+    #[error(
+        "its certificate is one of an authority, as openssl makes them when asked for a self-signed one, and no \
+         server's: let it be made with basicConstraints=CA:FALSE, or with an authority sign another one for the \
+         server"
+    )]
+    OfAuthority,
+    #[error("its certificate cannot be used: {0}")]
+    Unusable(String),
+    #[error("it takes no version of HTTP that is offered to it (NoApplicationProtocol)")]
+    NoProtocol,
+    #[error(
+        "what answers there does not speak TLS: is the port right, or must the URL begin with http:?"
+    )]
+    NotSpoken,
+    /// `http:` meets it.
+    #[error("it speaks TLS at this port: let the URL begin with https:")]
+    Spoken,
+}
+
 /// What a server complains with where it does not take our certificate, as rustls names it.
-const REFUSALS: [&str; 9] = [
+const REFUSALS: [&str; 8] = [
     "AccessDenied",
     "BadCertificate",
     "CertificateExpired",
-    CERTIFICATE_REQUIRED,
     "CertificateRevoked",
     "CertificateUnknown",
     "DecryptError",
     "UnknownCA",
     "UnsupportedCertificate",
 ];
-const CERTIFICATE_REQUIRED: &str = "CertificateRequired";
 
-/// Whether the server refused who we are, which in TLS 1.3 it tells when we have begun to talk. It read
-/// nothing of that.
-pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
-    alert(error).is_some_and(|alert| REFUSALS.contains(&&*alert))
+impl Trouble {
+    /// What is wrong, if it is TLS.
+    pub(super) fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        if let Some(complaint) = alert(error).and_then(|alert| complaint(&alert)) {
+            return Some(complaint);
+        }
+        match found(error)? {
+            rustls::Error::InvalidCertificate(error) => Some(certificate(error)),
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+                Some(Self::NotSpoken)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the server refused who we are, which in TLS 1.3 it tells when we have begun to talk. It
+    /// read nothing of that.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::WantsCertificate | Self::RefusesCertificate(_))
+    }
 }
 
-/// What was wrong with TLS and what to do, if it was TLS.
-pub(super) fn explained(error: &(dyn Error + 'static)) -> Option<String> {
-    match alert(error).as_deref() {
-        Some(CERTIFICATE_REQUIRED) => {
-            return Some(
-                "it wants to see a certificate of ours: name one with --client-cert".to_owned(),
-            );
-        }
-        Some(alert) if REFUSALS.contains(&alert) => {
-            return Some(format!(
-                "it refuses our certificate ({alert}): name one that it takes with --client-cert"
-            ));
-        }
-        _ => {}
-    }
-    match found(error)? {
-        rustls::Error::InvalidCertificate(error) => Some(certificate(error)),
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(
-            "what answers there does not speak TLS: is the port right, or must the URL begin with http:?"
-                .to_owned(),
-        ),
+/// What a server means by an alert.
+fn complaint(alert: &str) -> Option<Trouble> {
+    match alert {
+        "CertificateRequired" => Some(Trouble::WantsCertificate),
+        "NoApplicationProtocol" => Some(Trouble::NoProtocol),
+        alert if REFUSALS.contains(&alert) => Some(Trouble::RefusesCertificate(alert.to_owned())),
         _ => None,
     }
 }
 
-fn certificate(error: &CertificateError) -> String {
+fn certificate(error: &CertificateError) -> Trouble {
     let date =
         |time: &UnixTime| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     match error {
-        CertificateError::UnknownIssuer => {
-            "its certificate is signed by an authority that this machine does not know: if you trust it, \
-             name the file of the authority with --ca-file"
-                .to_owned()
+        CertificateError::UnknownIssuer => Trouble::UnknownIssuer,
+        CertificateError::ExpiredContext { time, not_after } => {
+            Trouble::Expired { until: date(not_after), now: date(time) }
         }
-        CertificateError::ExpiredContext { time, not_after } => format!(
-            "its certificate expired on {}: have it renewed, or set the clock of this machine, on which it \
-             is {}",
-            date(not_after),
-            date(time)
-        ),
-        CertificateError::NotValidYetContext { time, not_before } => format!(
-            "its certificate begins to be valid on {}: set the clock of this machine, on which it is {}",
-            date(not_before),
-            date(time)
-        ),
+        CertificateError::NotValidYetContext { time, not_before } => {
+            Trouble::NotYetValid { from: date(not_before), now: date(time) }
+        }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            format!("its certificate is for another host ({error}): use the name that it is for")
+            Trouble::OtherHost(error.to_string())
         }
         // The error of webpki, whose type is not ours to name.
         CertificateError::Other(error) if error.to_string().contains("CaUsedAsEndEntity") => {
-            "its certificate is one of an authority, as openssl makes them when asked for a self-signed one, \
-             and no server's: let it be made with basicConstraints=CA:FALSE, or with an authority \
-             sign another one for the server"
-                .to_owned()
+            Trouble::OfAuthority
         }
-        CertificateError::Other(error) => format!("its certificate cannot be used: {}", error.0),
-        _ => format!("its certificate cannot be used: {error}"),
+        CertificateError::Other(error) => Trouble::Unusable(error.0.to_string()),
+        _ => Trouble::Unusable(error.to_string()),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Finds out which of the addresses of a name takes a connection, and which says nothing.
 
 use crate::commands::doctor::verdicts::Reached;
+use crate::shell::http::happy_eyeballs::tries;
 use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a connection may take.
@@ -16,11 +16,7 @@ const OTHERS: Duration = Duration::from_millis(500);
 
 /// Connects to all addresses at once, and waits for the others a little when one takes a connection.
 pub(super) async fn reach_any(addresses: &[SocketAddr]) -> Result<Reached, ErrorKind> {
-    let try_one = |address: &SocketAddr| {
-        let address = *address;
-        async move { (address, TcpStream::connect(address).await) }
-    };
-    let mut tries: FuturesUnordered<_> = addresses.iter().map(try_one).collect();
+    let mut tries = pin!(tries(addresses.to_vec(), Duration::ZERO));
     let mut silent = addresses.to_vec();
     let (mut reached, mut kind) = (None, ErrorKind::AddrNotAvailable);
     let mut until = Instant::now() + TCP;
@@ -45,24 +41,13 @@ pub(super) async fn reach_any(addresses: &[SocketAddr]) -> Result<Reached, Error
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use tokio::net::TcpSocket;
-    use tokio::time::timeout;
+    use crate::shell::http::happy_eyeballs::tests::silent;
+    use tokio::net::TcpListener;
 
     #[tokio::test]
     async fn an_address_that_says_nothing_does_not_hide_one_that_answers() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let silent = TcpSocket::new_v4().unwrap();
-        silent.bind(any).unwrap();
-        let silent = silent.listen(1).unwrap();
-        let its = silent.local_addr().unwrap();
-        // Nobody takes them, and then there is no room for more.
-        let mut waiting = Vec::new();
-        while let Ok(Ok(stream)) =
-            timeout(Duration::from_millis(200), TcpStream::connect(its)).await
-        {
-            waiting.push(stream);
-        }
-        let talks = tokio::net::TcpListener::bind(any).await.unwrap();
+        let (its, _kept) = silent().await;
+        let talks = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = talks.local_addr().unwrap();
         assert_eq!(reach_any(&[its, address]).await, Ok((address, vec![its])));
         assert_eq!(reach_any(&[address]).await, Ok((address, Vec::new())));

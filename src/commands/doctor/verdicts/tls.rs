@@ -3,7 +3,7 @@
 use super::{Context, Exchange, seconds};
 use crate::commands::doctor::report::Finding;
 use crate::config::proxy::is_loopback;
-use crate::shell::http::inspection::{Answered, Lost, Stage};
+use crate::shell::http::inspection::{Answered, InTls, Lost, Stage};
 use reqwest::Version;
 use std::time::{Duration, SystemTime};
 
@@ -26,8 +26,8 @@ pub fn tls(
     now: SystemTime,
 ) -> Finding {
     match exchange {
-        Exchange::Lost(Lost::Failed { stage: Stage::Tls, reason }) => {
-            return Finding::failed(reason, advice(reason));
+        Exchange::Lost(Lost::Failed { stage: Stage::Tls(trouble), reason }) => {
+            return Finding::failed(reason, advice(trouble.as_ref()));
         }
         Exchange::Silent(after, Some(false)) => {
             return Finding::failed(
@@ -69,50 +69,45 @@ pub fn tls(
     }
 }
 
-/// What to do, by a word of what was wrong.
-const ADVICE: [(&str, &str); 9] = [
-    (
-        "--client-cert",
-        "Name a certificate that the agent takes with --client-cert, and its key with --client-key.",
-    ),
-    (
-        "--ca-file",
-        "If you trust who issued the certificate, name the file of that authority with --ca-file.",
-    ),
-    (
-        "expired",
-        "Have the certificate renewed. If it should be valid, set the clock of this machine.",
-    ),
-    (
-        "begins to be valid",
-        "Set the clock of this machine. If it is right, wait, or have another certificate issued.",
-    ),
-    (
-        "another host",
-        "Use the name that the certificate is for, or have one issued for the name in the URL.",
-    ),
-    (
-        "its certificate",
-        "Have another certificate issued: one for a server of this name, not that of an authority.",
-    ),
-    ("begin with https:", "Let the URL begin with https: (for a socket wss:)."),
-    (
-        "does not speak TLS",
-        "Is the port right? If it is, let the URL begin with http: (for a socket ws:).",
-    ),
-    (
-        "NoApplicationProtocol",
-        "The server takes no version of HTTP that is offered to it (ALPN): have it take http/1.1 or h2. With --http 1.1, and \
-         for a socket, only http/1.1 is offered.",
-    ),
-];
-
-fn advice(reason: &str) -> &'static str {
-    let known = ADVICE.iter().find(|(word, _)| reason.contains(word));
-    known.map_or(
-        "Does the server speak TLS at this port? If not, let the URL begin with http:. What stands between may break it off, too.",
-        |(_, advice)| advice,
-    )
+/// What to do.
+pub fn advice(trouble: Option<&InTls>) -> &'static str {
+    match trouble {
+        Some(
+            InTls::WantsCertificate | InTls::RefusesCertificate(_) | InTls::AskedForCertificate(_),
+        ) => {
+            "Name a certificate that the agent takes with --client-cert, and its key with --client-key."
+        }
+        Some(InTls::UnknownIssuer) => {
+            "If you trust who issued the certificate, name the file of that authority with --ca-file."
+        }
+        Some(InTls::NoAuthorities(_)) => {
+            "Install the package ca-certificates, or name the file of the agent's authority with --ca-file."
+        }
+        Some(InTls::Expired { .. }) => {
+            "Have the certificate renewed. If it should be valid, set the clock of this machine."
+        }
+        Some(InTls::NotYetValid { .. }) => {
+            "Set the clock of this machine. If it is right, wait, or have another certificate issued."
+        }
+        Some(InTls::OtherHost(_)) => {
+            "Use the name that the certificate is for, or have one issued for the name in the URL."
+        }
+        Some(InTls::OfAuthority | InTls::Unusable(_)) => {
+            "Have another certificate issued: one for a server of this name, not that of an authority."
+        }
+        Some(InTls::NoProtocol) => {
+            "The server takes no version of HTTP that is offered to it (ALPN): have it take http/1.1 or h2. With --http 1.1, and \
+             for a socket, only http/1.1 is offered."
+        }
+        Some(InTls::NotSpoken) => {
+            "Is the port right? If it is, let the URL begin with http: (for a socket ws:)."
+        }
+        Some(InTls::Spoken) => "Let the URL begin with https: (for a socket wss:).",
+        None => {
+            "Does the server speak TLS at this port? If not, let the URL begin with http:. What stands between may break it off, \
+             too."
+        }
+    }
 }
 
 #[cfg(test)]
@@ -148,8 +143,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_tls_is_told_whole_and_what_to_do_beside_it() {
-        let reason = "connection error: received fatal alert: NoApplicationProtocol".to_owned();
-        let lost = Lost::Failed { stage: Stage::Tls, reason: reason.clone() };
+        let trouble = InTls::NoProtocol;
+        let reason = trouble.to_string();
+        let lost = Lost::Failed { stage: Stage::Tls(Some(trouble)), reason: reason.clone() };
         let context = context("https://agent.test/acp");
         let found = tls(&context, &Exchange::Lost(lost), None, UNIX_EPOCH);
         assert_eq!(found.found, reason);
