@@ -1,6 +1,6 @@
 //! `acp-tether config`: tells what is wrong with the configuration file, and what `connect` would do.
 
-use super::table::{lines, printable, printable_json};
+use super::table::lines;
 use crate::cli::{Check, Config as Words, Show};
 use crate::config::file::{self, File, Remote};
 use crate::config::keys::{self, HEADER, Keys, PROXY, Setting, Source, URL};
@@ -8,6 +8,7 @@ use crate::config::layers::{self, Effective, Refused};
 use crate::config::{
     Config, endpoint, exposed_query, is_usual_name, proxy, redacted, secret_header,
 };
+use crate::printable::{printable, printable_json};
 use clap::ArgMatches;
 use reqwest::Url;
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
 //! `acp-tether sessions`: what sessions there are in every instance of this user, and who is busy.
 
-use super::table::{cut, lines, printable, printable_json};
+use super::table::{cut, lines};
 use crate::cli::Sessions;
 use crate::loopback::{self, Found, Instance, Loopback};
+use crate::printable::{printable, printable_json};
 use crate::shell::now;
 use anstyle::Style;
 use serde_json::{Value, json};
