@@ -1,5 +1,7 @@
 //! Named remotes, the configuration file, and what the program tells of its command line.
 
+mod files;
+
 use crate::peers::agent::Served;
 use crate::peers::conversation;
 use crate::peers::editor::Editor;

@@ -2,6 +2,7 @@
 
 pub(crate) mod file;
 pub(crate) mod keys;
+pub mod kind;
 pub mod layers;
 pub mod proxy;
 pub mod tls;
@@ -427,9 +428,12 @@ fn bearer(
             path: path.clone(),
             why: problem.to_string(),
         };
-        if std::fs::metadata(path).map_err(|error| unusable(&error))?.is_file() {
+        let kind = std::fs::metadata(path).map_err(|error| unusable(&error))?.file_type();
+        if kind.is_file() {
             let text = std::fs::read_to_string(path).map_err(|error| unusable(&error))?;
             bearer_token(&text).map_err(|problem| unusable(&problem))?;
+        } else if !kind::is_pipe(kind) {
+            return Err(unusable(&kind::no_file()));
         }
         return Ok(Some(Bearer::File(path.clone())));
     }

@@ -2,12 +2,14 @@
 
 use acp_tether::cli::{Cli, Command, Connect};
 use acp_tether::config::layers::{self, Effective, Refused};
-use acp_tether::config::{Config, Unusable};
+use acp_tether::config::{Config, Unusable, kind};
+use acp_tether::printable::printable;
 use acp_tether::shell::log::{self, Place};
 use acp_tether::shell::record::Recorder;
 use acp_tether::{commands, shell};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -53,7 +55,8 @@ fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
             (typed, config)
         }
     };
-    let (place, config) = match flags.log_file.as_deref().map(Place::file) {
+    let open = |path: &Path| kind::to_append(path).and_then(|()| Place::file(path));
+    let (place, config) = match flags.log_file.as_deref().map(open) {
         None => (Place::StandardError, config),
         Some(Ok(file)) => (file, config),
         Some(Err(error)) => {
@@ -86,5 +89,5 @@ fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
 
 /// Tells a person; there is nowhere left to tell that this failed.
 fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "acp-tether: {text}");
+    let _ = writeln!(std::io::stderr(), "acp-tether: {}", printable(text));
 }

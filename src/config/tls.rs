@@ -1,5 +1,6 @@
 //! Decides which certificates and keys can be used, and whose are not checked.
 
+use super::kind;
 use super::proxy::is_loopback;
 use crate::cli::NetworkFlags;
 use reqwest::Url;
@@ -163,13 +164,14 @@ struct File<'a> {
 
 impl<'a> File<'a> {
     fn read(flag: &'static str, path: &'a Path) -> Result<Self, Problem> {
-        let text = fs::read(path).map_err(|error| Problem::File {
-            flag,
-            path: path.to_owned(),
-            why: format!(
-                "it cannot be read ({error}): name a file that is there and that you can read"
-            ),
-        })?;
+        let text =
+            kind::to_read(path).and_then(|()| fs::read(path)).map_err(|error| Problem::File {
+                flag,
+                path: path.to_owned(),
+                why: format!(
+                    "it cannot be read ({error}): name a file that is there and that you can read"
+                ),
+            })?;
         Ok(Self { flag, path, text })
     }
 
