@@ -80,7 +80,7 @@ fn x1_s9_a_name_a_file_or_a_variable_that_cannot_be_used_is_told_at_initialize()
     let no_config = [("XDG_CONFIG_HOME", "/no/such/directory")];
     let cases: [(&[&str], Variables, &str); 9] = [
         (&["wrk", "--config", file.path()], &[], "(did you mean `work`?)"),
-        (&["localhost:8080", "--config", file.path()], &[], "write it as https://HOST/PATH"),
+        (&["localhost:8080", "--config", file.path()], &[], "write http://localhost:8080 if"),
         (&["broken", "--config", file.path()], &[], "acp-tether/config.toml:4: `url`: the URL"),
         (&["unset", "--config", file.path()], &[], "ACP_TETHER_UNSET is not set"),
         (&["work", "--config", syntax.path()], &[], "config.toml:3: string values must be quoted"),

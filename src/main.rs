@@ -43,7 +43,7 @@ fn innermost(mut matches: &ArgMatches) -> &ArgMatches {
 
 fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
     let environment = |name: &str| std::env::var(name);
-    let (flags, config) = match layers::effective(matches, environment) {
+    let (flags, config) = match layers::effective("connect", matches, environment) {
         Ok(Effective { flags, warnings, .. }) => {
             let mut config = Config::new(&flags, environment);
             config.warnings.extend(warnings);

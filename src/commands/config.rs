@@ -91,7 +91,7 @@ fn is_open_to_others(_: &Path) -> bool {
 
 /// What `connect` would be told.
 fn show(flags: &Show, typed: &ArgMatches) -> Result<String, Vec<String>> {
-    let effective = match layers::effective(typed, environment) {
+    let effective = match layers::effective("config show", typed, environment) {
         Ok(effective) => effective,
         Err(Refused::Usage(error)) => error.exit(),
         Err(Refused::Unusable(problem)) => return Err(vec![problem.to_string()]),

@@ -121,9 +121,14 @@ pub struct Unchecked(Vec<String>);
 
 impl Unchecked {
     pub(super) fn new(named: &[String], url: &Url) -> Result<Self, Problem> {
-        let hosts = Self(named.iter().map(|host| plain(host).to_ascii_lowercase()).collect());
+        let hosts = Self::of(named.iter().cloned());
         let is_meant = hosts.0.is_empty() || hosts.contains(url.host_str().unwrap_or_default());
         is_meant.then_some(hosts).ok_or_else(|| Problem::OtherHost { named: named.join(", ") })
+    }
+
+    /// Of whatever URL.
+    pub(crate) fn of(named: impl IntoIterator<Item = String>) -> Self {
+        Self(named.into_iter().map(|host| plain(&host).to_ascii_lowercase()).collect())
     }
 
     /// Whether none is named.
