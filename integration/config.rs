@@ -1,5 +1,6 @@
 //! Named remotes, the configuration file, and what the program tells of its command line.
 
+mod completions;
 mod files;
 mod schema;
 
@@ -164,6 +165,53 @@ fn config_check_looks_at_the_file_of_the_user_or_the_one_that_is_named() {
     assert!(errors.starts_with("acp-tether: /no/such/file: cannot be read: "), "{errors}");
 }
 
+#[test]
+fn config_list_writes_the_names_of_all_remotes() {
+    let file = File::new("[remotes.work]\nurl = 1\n[remotes.'a b']\nurl = 'http://h'");
+    for (words, variables) in [
+        (&["config", "list", "--config", file.path()][..], &[][..]),
+        (&["config", "list"], &[("ACP_TETHER_CONFIG", file.path())]),
+    ] {
+        let (code, output, errors) = run(words, variables);
+        assert_eq!((code, &*output, &*errors), (Some(0), "work\na b\n", ""), "{words:?}");
+    }
+    let none = File::new("");
+    let (code, output, errors) = run(&["config", "list", "--config", none.path()], &[]);
+    assert_eq!((code, &*output, &*errors), (Some(0), "", ""));
+    let syntax = File::new("[remotes.work");
+    let (code, output, errors) = run(&["config", "list", "--config", syntax.path()], &[]);
+    assert_eq!((code, &*output), (Some(1), ""));
+    assert!(errors.starts_with(&format!("acp-tether: {}:1: ", syntax.path())), "{errors}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn config_check_warns_of_directories_where_no_file_can_be_made() {
+    let directory = TempDir::new().unwrap();
+    let there = directory.path().to_str().unwrap();
+    let remote = |key: &str, path: &str| {
+        File::new(&format!("[remotes.a]\nurl = 'http://h'\n{key} = '{path}'"))
+    };
+    for key in ["log-file", "record"] {
+        for (path, expected) in [
+            (format!("{there}/none/file"), "its directory is not there"),
+            // Nobody can make a file here.
+            ("/proc/file".to_owned(), "its directory cannot be written to"),
+        ] {
+            let file = remote(key, &path);
+            let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+            let told = format!("acp-tether: warning: {}:3: `{key}`: {expected}\n", file.path());
+            assert_eq!((code, errors), (Some(0), told));
+        }
+        for path in [format!("{there}/file"), "none/file".to_owned()] {
+            let file = remote(key, &path);
+            let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+            assert_eq!((code, &*errors), (Some(0), ""), "{key} {path}");
+        }
+    }
+    assert_eq!(fs::read_dir(there).unwrap().count(), 0);
+}
+
 #[cfg(unix)]
 #[test]
 fn x1_config_check_warns_of_a_secret_in_a_file_that_others_can_read() {
@@ -312,7 +360,7 @@ fn the_examples_of_the_documents_can_be_used_and_follow_the_schema() {
 /// Every command that does something, by its words.
 fn commands() -> Vec<(Vec<String>, Command)> {
     let mut commands = Vec::new();
-    let mut open = vec![(Vec::new(), Cli::command())];
+    let mut open = vec![(Vec::new(), Cli::to_complete())];
     while let Some((words, command)) = open.pop() {
         if !command.has_subcommands() {
             commands.push((words, command));
@@ -323,8 +371,13 @@ fn commands() -> Vec<(Vec<String>, Command)> {
             (words.collect(), inner.clone())
         }));
     }
-    assert!(commands.len() >= 9, "{}", commands.len());
+    assert!(commands.len() >= 10, "{}", commands.len());
     commands
+}
+
+/// The flags that the help of a command has.
+fn shown_flags(command: &Command) -> impl Iterator<Item = &str> {
+    command.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(Arg::get_long)
 }
 
 #[test]
@@ -351,9 +404,8 @@ fn the_help_of_every_command_has_examples_that_can_be_typed() {
 
 #[test]
 fn the_completions_hold_every_command_and_flag_and_the_shell_reads_them() {
-    let flags = |command: &Command| -> Vec<String> {
-        command.get_arguments().filter_map(Arg::get_long).map(str::to_owned).collect()
-    };
+    let flags =
+        |command: &Command| -> Vec<String> { shown_flags(command).map(str::to_owned).collect() };
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let (code, script, errors) = run(&["completions", shell], &[]);
         assert_eq!((code, &*errors), (Some(0), ""), "{shell}");
@@ -375,34 +427,6 @@ fn the_completions_hold_every_command_and_flag_and_the_shell_reads_them() {
 }
 
 #[test]
-fn bash_completes_what_is_typed() {
-    const COMPLETE: &str = r#"
-        complete_with() { ${function} "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"; }
-        function=$(complete -p acp-tether | sed 's/.*-F \([^ ]*\).*/\1/')
-        complete_with acp-tether
-        echo "${COMPREPLY[*]}"
-    "#;
-    let (_, script, _) = run(&["completions", "bash"], &[]);
-    let cases = [
-        ("acp-tether doc", "doctor"),
-        ("acp-tether doctor --bearer-e", "--bearer-env"),
-        ("acp-tether config sh", "show"),
-        ("acp-tether config show --conf", "--config"),
-        ("acp-tether completions elv", "elvish"),
-    ];
-    for (typed, expected) in cases {
-        let last = typed.split(' ').count() - 1;
-        let text = format!("{script}\nCOMP_WORDS=({typed})\nCOMP_CWORD={last}\n{COMPLETE}");
-        // Not on every machine.
-        let Ok(output) = std::process::Command::new("bash").args(["--norc", "-c", &text]).output()
-        else {
-            return;
-        };
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{typed}");
-    }
-}
-
-#[test]
 fn the_manual_has_a_page_for_every_command() {
     let (code, page, _) = run(&["man"], &[]);
     assert_eq!(code, Some(0));
@@ -417,10 +441,12 @@ fn the_manual_has_a_page_for_every_command() {
         let page = plain(&page);
         assert_eq!(code, Some(0), "{words:?}");
         assert!(page.contains(&format!(".TH acp-tether-{} 1", words.join("-"))), "{page}");
-        for flag in command.get_arguments().filter_map(Arg::get_long) {
+        for flag in shown_flags(&command) {
             assert!(page.contains(&format!("--{flag}")), "{words:?}: {flag}");
         }
         assert!(page.contains("Examples:"), "{words:?}");
+        // A URL that is divided cannot be copied.
+        assert!(page.contains("\n.nh\n.SH NAME\n"), "{words:?}");
     }
     let (code, page, errors) = run(&["man", "nothing"], &[]);
     assert_eq!((code, &*page), (Some(2), ""));
