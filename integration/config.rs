@@ -3,6 +3,7 @@
 mod completions;
 mod files;
 mod schema;
+mod words;
 
 use crate::peers::agent::Served;
 use crate::peers::conversation;

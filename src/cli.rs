@@ -1,5 +1,7 @@
 //! The command line: what a person can type, and the help that explains it.
 
+pub mod refusal;
+
 use crate::core::{Millis, limits};
 use clap::builder::{NonEmptyStringValueParser, Resettable};
 use clap::{Arg, Args, CommandFactory, Id, Parser, Subcommand, ValueEnum};

@@ -1,6 +1,6 @@
 //! Reads the command line, runs the command, and ends with its exit code (S9).
 
-use acp_tether::cli::{Cli, Command, Connect};
+use acp_tether::cli::{Cli, Command, Connect, refusal};
 use acp_tether::config::layers::{self, Effective, Refused};
 use acp_tether::config::{Config, Unusable, kind};
 use acp_tether::printable::printable;
@@ -19,7 +19,8 @@ fn main() -> ExitCode {
     }));
     // Fails only where one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let matches = Cli::to_complete().get_matches();
+    let matches = Cli::to_complete().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| refusal::shown(error).exit());
     match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
         Command::Connect(flags) => connect(*flags, innermost(&matches)),
         Command::Doctor(flags) => commands::doctor::run(&flags, innermost(&matches)),
