@@ -192,8 +192,8 @@ Examples:
   For PowerShell, which reads the file where $PROFILE says `. ~/acp-tether.ps1`:
     acp-tether completions powershell > ~/acp-tether.ps1
 
-  For elvish, which reads the file where rc.elv says `use acp-tether`:
-    acp-tether completions elvish > ~/.config/elvish/lib/acp-tether.elv
+  For elvish, in ~/.config/elvish/rc.elv:
+    eval (acp-tether completions elvish | slurp)
 
 Directories that are not there have to be made. bash, zsh and fish complete the names of remotes, too.";
 
