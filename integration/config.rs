@@ -1,14 +1,17 @@
 //! Named remotes, the configuration file, and what the program tells of its command line.
 
+mod completions;
+mod files;
+mod schema;
+mod words;
+
 use crate::peers::agent::Served;
 use crate::peers::conversation;
 use crate::peers::editor::Editor;
 use crate::program::program;
 use acp_tether::cli::Cli;
-use clap::{Arg, ArgAction, Command, CommandFactory};
-use jsonschema::Validator;
+use clap::{Arg, Command, CommandFactory};
 use serde_json::{Value, json};
-use std::any::TypeId;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -78,7 +81,7 @@ fn x1_s9_a_name_a_file_or_a_variable_that_cannot_be_used_is_told_at_initialize()
     let no_config = [("XDG_CONFIG_HOME", "/no/such/directory")];
     let cases: [(&[&str], Variables, &str); 9] = [
         (&["wrk", "--config", file.path()], &[], "(did you mean `work`?)"),
-        (&["localhost:8080", "--config", file.path()], &[], "write it as https://HOST/PATH"),
+        (&["localhost:8080", "--config", file.path()], &[], "write http://localhost:8080 if"),
         (&["broken", "--config", file.path()], &[], "acp-tether/config.toml:4: `url`: the URL"),
         (&["unset", "--config", file.path()], &[], "ACP_TETHER_UNSET is not set"),
         (&["work", "--config", syntax.path()], &[], "config.toml:3: string values must be quoted"),
@@ -161,6 +164,53 @@ fn config_check_looks_at_the_file_of_the_user_or_the_one_that_is_named() {
     let (code, _, errors) = run(&["config", "check", "--config", "/no/such/file"], &[]);
     assert_eq!(code, Some(1));
     assert!(errors.starts_with("acp-tether: /no/such/file: cannot be read: "), "{errors}");
+}
+
+#[test]
+fn config_list_writes_the_names_of_all_remotes() {
+    let file = File::new("[remotes.work]\nurl = 1\n[remotes.'a b']\nurl = 'http://h'");
+    for (words, variables) in [
+        (&["config", "list", "--config", file.path()][..], &[][..]),
+        (&["config", "list"], &[("ACP_TETHER_CONFIG", file.path())]),
+    ] {
+        let (code, output, errors) = run(words, variables);
+        assert_eq!((code, &*output, &*errors), (Some(0), "work\na b\n", ""), "{words:?}");
+    }
+    let none = File::new("");
+    let (code, output, errors) = run(&["config", "list", "--config", none.path()], &[]);
+    assert_eq!((code, &*output, &*errors), (Some(0), "", ""));
+    let syntax = File::new("[remotes.work");
+    let (code, output, errors) = run(&["config", "list", "--config", syntax.path()], &[]);
+    assert_eq!((code, &*output), (Some(1), ""));
+    assert!(errors.starts_with(&format!("acp-tether: {}:1: ", syntax.path())), "{errors}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn config_check_warns_of_directories_where_no_file_can_be_made() {
+    let directory = TempDir::new().unwrap();
+    let there = directory.path().to_str().unwrap();
+    let remote = |key: &str, path: &str| {
+        File::new(&format!("[remotes.a]\nurl = 'http://h'\n{key} = '{path}'"))
+    };
+    for key in ["log-file", "record"] {
+        for (path, expected) in [
+            (format!("{there}/none/file"), "its directory is not there"),
+            // Nobody can make a file here.
+            ("/proc/file".to_owned(), "its directory cannot be written to"),
+        ] {
+            let file = remote(key, &path);
+            let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+            let told = format!("acp-tether: warning: {}:3: `{key}`: {expected}\n", file.path());
+            assert_eq!((code, errors), (Some(0), told));
+        }
+        for path in [format!("{there}/file"), "none/file".to_owned()] {
+            let file = remote(key, &path);
+            let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+            assert_eq!((code, &*errors), (Some(0), ""), "{key} {path}");
+        }
+    }
+    assert_eq!(fs::read_dir(there).unwrap().count(), 0);
 }
 
 #[cfg(unix)]
@@ -282,93 +332,8 @@ fn a2_sessions_and_close_look_where_the_variable_of_the_runtime_directory_says()
     }
 }
 
-/// What `schemas/config.schema.json` must be.
-fn described() -> Value {
-    let cli = Cli::command();
-    let connect = cli.find_subcommand("connect").unwrap();
-    let keys =
-        connect.get_arguments().filter(|key| !matches!(name(key), "config" | "header" | "help"));
-    let mut properties: serde_json::Map<_, _> =
-        keys.map(|key| (name(key).to_owned(), described_key(key))).collect();
-    properties.insert(
-        "headers".to_owned(),
-        json!({
-            "type": "object",
-            "additionalProperties": { "type": "string" },
-            "description":
-                "Headers to send with every request; ${NAME} stands for an environment variable",
-        }),
-    );
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The configuration file of acp-tether",
-        "description": "As TOML. The keys of a remote are the flags of `acp-tether connect`.",
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "remotes": {
-                "type": "object",
-                "description": "The remotes by name, for `acp-tether connect NAME`.",
-                "additionalProperties": {
-                    "type": "object",
-                    "required": ["url"],
-                    "additionalProperties": false,
-                    "properties": properties,
-                },
-            },
-        },
-    })
-}
-
-fn name(key: &Arg) -> &str {
-    key.get_long().unwrap_or(key.get_id().as_str())
-}
-
-fn described_key(key: &Arg) -> Value {
-    let mut values = Vec::new();
-    for value in key.get_possible_values() {
-        // A version may be written as a number.
-        values.extend(value.get_name().parse::<serde_json::Number>().ok().map(Value::from));
-        values.push(Value::from(value.get_name()));
-    }
-    let is_size = key.get_value_parser().type_id() == TypeId::of::<usize>();
-    let mut schema = match key.get_action() {
-        ArgAction::SetTrue => json!({"type": "boolean"}),
-        _ if !values.is_empty() => json!({"enum": values}),
-        _ if is_size => json!({"type": ["string", "integer"]}),
-        ArgAction::Append => json!({
-            "type": ["string", "array"],
-            "items": {"type": "string"},
-        }),
-        _ => json!({"type": "string", "minLength": 1}),
-    };
-    let help = key.get_help().unwrap().to_string();
-    // On the command line, a name can stand in place of the URL.
-    schema["description"] = Value::from(help.split("; or the name").next());
-    if let [default] = key.get_default_values() {
-        schema["default"] = Value::from(default.to_str().unwrap());
-    }
-    schema
-}
-
 fn place(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-fn schema() -> Validator {
-    jsonschema::validator_for(&described()).unwrap()
-}
-
-#[test]
-fn the_schema_of_the_file_is_what_the_flags_of_connect_say() {
-    let path = place("schemas/config.schema.json");
-    let described = described();
-    if std::env::var("SCHEMA").is_ok_and(|what| what == "write") {
-        fs::write(&path, serde_json::to_string_pretty(&described).unwrap() + "\n").unwrap();
-    }
-    let written: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let how = "SCHEMA=write cargo test --test integration the_schema writes it anew";
-    assert!(written == described, "schemas/config.schema.json is not true any more; {how}");
 }
 
 /// The TOML examples of a page.
@@ -380,33 +345,40 @@ fn examples(page: &str) -> Vec<String> {
 
 #[test]
 fn the_examples_of_the_documents_can_be_used_and_follow_the_schema() {
-    let schema = schema();
+    let schema = schema::validator();
     let pages = ["docs/CONFIG.md", "README.md"].map(examples);
     assert!(pages.iter().all(|examples| !examples.is_empty()));
     for example in pages.concat() {
         let file = File::new(&example);
         let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
-        assert_eq!((code, &*errors), (Some(0), ""), "{example}");
+        let is_warned = |line: &str| line.contains(": --insecure: ");
+        assert!(code == Some(0) && errors.lines().all(is_warned), "{example}: {errors}");
         let value: Value = toml::from_str(&example).unwrap();
         let wrong: Vec<_> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{example}: {wrong:?}");
     }
-    for wrong in [
-        "[remotes.a]\nhold = \"1s\"",
-        "[remotes.a]\nurl = \"http://h\"\nhld = \"1s\"",
-        "[remotes.a]\nurl = \"http://h\"\nhttp = 3",
-        "[remote.a]\nurl = \"http://h\"",
-    ] {
-        assert!(!schema.is_valid(&toml::from_str(wrong).unwrap()), "{wrong}");
-        let file = File::new(wrong);
-        assert_eq!(run(&["config", "check", "--config", file.path()], &[]).0, Some(1), "{wrong}");
-    }
+}
+
+#[test]
+fn the_page_of_the_file_has_every_key_once_and_in_the_order_of_the_flags() {
+    let page = examples("docs/CONFIG.md");
+    let example = page.iter().find(|example| example.contains("runtime-dir")).unwrap();
+    let key = |line: &str| match line.ends_with(".headers]") {
+        true => "headers".to_owned(),
+        false => line.split(" = ").next().unwrap().to_owned(),
+    };
+    let is_key = |key: &String| key.chars().all(|char| char.is_ascii_lowercase() || char == '-');
+    let keys = example.lines().filter(|line| !line.is_empty()).map(key).filter(is_key);
+    // A remote is nothing without a URL.
+    let keys: Vec<_> = keys.filter(|key| key != "url").collect();
+    let all = schema::keys().into_iter().filter(|key| key != "url");
+    assert_eq!(keys, all.collect::<Vec<_>>());
 }
 
 /// Every command that does something, by its words.
 fn commands() -> Vec<(Vec<String>, Command)> {
     let mut commands = Vec::new();
-    let mut open = vec![(Vec::new(), Cli::command())];
+    let mut open = vec![(Vec::new(), Cli::to_complete())];
     while let Some((words, command)) = open.pop() {
         if !command.has_subcommands() {
             commands.push((words, command));
@@ -417,8 +389,13 @@ fn commands() -> Vec<(Vec<String>, Command)> {
             (words.collect(), inner.clone())
         }));
     }
-    assert!(commands.len() >= 9, "{}", commands.len());
+    assert!(commands.len() >= 10, "{}", commands.len());
     commands
+}
+
+/// The flags that the help of a command has.
+fn shown_flags(command: &Command) -> impl Iterator<Item = &str> {
+    command.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(Arg::get_long)
 }
 
 #[test]
@@ -445,9 +422,8 @@ fn the_help_of_every_command_has_examples_that_can_be_typed() {
 
 #[test]
 fn the_completions_hold_every_command_and_flag_and_the_shell_reads_them() {
-    let flags = |command: &Command| -> Vec<String> {
-        command.get_arguments().filter_map(Arg::get_long).map(str::to_owned).collect()
-    };
+    let flags =
+        |command: &Command| -> Vec<String> { shown_flags(command).map(str::to_owned).collect() };
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let (code, script, errors) = run(&["completions", shell], &[]);
         assert_eq!((code, &*errors), (Some(0), ""), "{shell}");
@@ -469,34 +445,6 @@ fn the_completions_hold_every_command_and_flag_and_the_shell_reads_them() {
 }
 
 #[test]
-fn bash_completes_what_is_typed() {
-    const COMPLETE: &str = r#"
-        complete_with() { ${function} "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"; }
-        function=$(complete -p acp-tether | sed 's/.*-F \([^ ]*\).*/\1/')
-        complete_with acp-tether
-        echo "${COMPREPLY[*]}"
-    "#;
-    let (_, script, _) = run(&["completions", "bash"], &[]);
-    let cases = [
-        ("acp-tether doc", "doctor"),
-        ("acp-tether doctor --bearer-e", "--bearer-env"),
-        ("acp-tether config sh", "show"),
-        ("acp-tether config show --conf", "--config"),
-        ("acp-tether completions elv", "elvish"),
-    ];
-    for (typed, expected) in cases {
-        let last = typed.split(' ').count() - 1;
-        let text = format!("{script}\nCOMP_WORDS=({typed})\nCOMP_CWORD={last}\n{COMPLETE}");
-        // Not on every machine.
-        let Ok(output) = std::process::Command::new("bash").args(["--norc", "-c", &text]).output()
-        else {
-            return;
-        };
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{typed}");
-    }
-}
-
-#[test]
 fn the_manual_has_a_page_for_every_command() {
     let (code, page, _) = run(&["man"], &[]);
     assert_eq!(code, Some(0));
@@ -511,10 +459,12 @@ fn the_manual_has_a_page_for_every_command() {
         let page = plain(&page);
         assert_eq!(code, Some(0), "{words:?}");
         assert!(page.contains(&format!(".TH acp-tether-{} 1", words.join("-"))), "{page}");
-        for flag in command.get_arguments().filter_map(Arg::get_long) {
+        for flag in shown_flags(&command) {
             assert!(page.contains(&format!("--{flag}")), "{words:?}: {flag}");
         }
         assert!(page.contains("Examples:"), "{words:?}");
+        // A URL that is divided cannot be copied.
+        assert!(page.contains("\n.nh\n.SH NAME\n"), "{words:?}");
     }
     let (code, page, errors) = run(&["man", "nothing"], &[]);
     assert_eq!((code, &*page), (Some(2), ""));

@@ -218,7 +218,7 @@ fn s9_a_configuration_that_cannot_be_used_is_told_at_initialize_and_on_standard_
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("missing/log").to_string_lossy().into_owned();
     let cases: [(&[&str], &str); 8] = [
-        (&["agents.example.com/acp"], "write it as https://HOST/PATH"),
+        (&["agents.example.com/acp"], "write https://HOST/PATH if"),
         (&["ftp://127.0.0.1/acp"], "use https: or http:"),
         (&["http://anna:s3cret@127.0.0.1/acp?key=s3cret"], "take them out"),
         (&["--header", "X-Key: s3cret${ACP_TETHER_UNSET}", "http://127.0.0.1"], "is not set"),

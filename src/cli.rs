@@ -1,8 +1,10 @@
 //! The command line: what a person can type, and the help that explains it.
 
+pub mod refusal;
+
 use crate::core::{Millis, limits};
 use clap::builder::{NonEmptyStringValueParser, Resettable};
-use clap::{Args, CommandFactory, Id, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -72,7 +74,8 @@ Examples:
   For a program:
     acp-tether doctor --json work
 
-It opens a connection of its own, and closes it. No session is created, and nothing is prompted.
+It opens a connection of its own, and closes it. No session is created, and nothing is prompted. The other
+flags of `connect` are taken, too, and change nothing.
 
 Exit codes:
   0   an editor can work with it
@@ -144,11 +147,22 @@ Examples:
   Another one:
     acp-tether config check --config ./acp-tether.toml
 
-Whether variables are set and files exist is not checked: `acp-tether config show NAME` tells that.
+Whether variables are set and files exist is not checked: `acp-tether config show NAME` tells that. Where
+a log or a recording could not be written, a warning says so.
 
 Exit codes:
   0   it can be used
   1   it has problems, or there is no file
+  2   the command line is wrong";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  What can be connected to by name:
+    acp-tether config list
+
+Exit codes:
+  0   they are listed
+  1   there is no file, or it cannot be read
   2   the command line is wrong";
 
 const SHOW_EXAMPLES: &str = "\
@@ -166,23 +180,50 @@ Exit codes:
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  For bash, for this user:
+  For bash, with the package bash-completion:
     acp-tether completions bash > ~/.local/share/bash-completion/completions/acp-tether
 
-  For zsh, in a directory of $fpath:
+  For zsh, where ~/.zshrc has `fpath=(~/.zfunc $fpath)` before `autoload -U compinit; compinit`:
     acp-tether completions zsh > ~/.zfunc/_acp-tether
 
   For fish:
-    acp-tether completions fish > ~/.config/fish/completions/acp-tether.fish";
+    acp-tether completions fish > ~/.config/fish/completions/acp-tether.fish
+
+  For PowerShell, which reads the file where $PROFILE says `. ~/acp-tether.ps1`:
+    acp-tether completions powershell > ~/acp-tether.ps1
+
+  For elvish, in ~/.config/elvish/rc.elv:
+    eval (acp-tether completions elvish | slurp)
+
+Directories that are not there have to be made. bash, zsh and fish complete the names of remotes, too.";
 
 const MAN_EXAMPLES: &str = "\
 Examples:
-  The page that names the commands:
-    acp-tether man > acp-tether.1
+  The page that names the commands, for `man acp-tether`:
+    acp-tether man > ~/.local/share/man/man1/acp-tether.1
 
   The page of one command:
-    acp-tether man connect > acp-tether-connect.1
-    acp-tether man config show > acp-tether-config-show.1";
+    acp-tether man connect > ~/.local/share/man/man1/acp-tether-connect.1
+    acp-tether man config show > ~/.local/share/man/man1/acp-tether-config-show.1
+
+Directories that are not there have to be made.";
+
+/// What `connect` is told of a conversation and its log, which `doctor` has not.
+const IDLE_IN_DOCTOR: [&str; 13] = [
+    "post-timeout",
+    "hold",
+    "on-stream-loss",
+    "orphan-timeout",
+    "recover",
+    "notices",
+    "api",
+    "runtime-dir",
+    "log-level",
+    "log-file",
+    "record",
+    "record-limit",
+    "record-content",
+];
 
 /// Carries an editor's ACP session to a remote agent over Streamable HTTP, and keeps it whole.
 #[derive(Debug, Parser)]
@@ -194,11 +235,16 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// The command line, where what a flag of `connect` needs may stand elsewhere.
+    /// The command line, where what a flag of `connect` needs may stand elsewhere, and `doctor` takes all of
+    /// them and shows those that matter to it.
     pub fn to_complete() -> clap::Command {
+        let matters = |flag: Arg| {
+            let is_idle = flag.get_long().is_some_and(|name| IDLE_IN_DOCTOR.contains(&name));
+            flag.hide(is_idle)
+        };
         Self::command()
             .mut_subcommand("connect", without_requirements)
-            .mut_subcommand("doctor", without_requirements)
+            .mut_subcommand("doctor", |doctor| without_requirements(doctor).mut_args(matters))
             .mut_subcommand("config", |config| config.mut_subcommand("show", without_requirements))
     }
 }
@@ -571,6 +617,8 @@ pub enum TransportName {
 pub enum Config {
     /// Check the whole file, and tell every problem with its line
     Check(Check),
+    /// Write the names of the remotes, one a line
+    List(List),
     /// Show what `connect` would do with the same words, and where each value comes from; secrets are hidden
     Show(Box<Show>),
 }
@@ -579,6 +627,15 @@ pub enum Config {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct Check {
+    /// The file [default: acp-tether/config.toml in the user's configuration directory]
+    #[arg(long, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+}
+
+/// The flags of `config list`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+pub struct List {
     /// The file [default: acp-tether/config.toml in the user's configuration directory]
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
@@ -707,6 +764,29 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn doctor_takes_every_flag_of_connect_and_its_help_has_those_that_matter() {
+        const MATTER: &str = "config transport header bearer-env bearer-file bearer-command ca-file \
+            client-cert client-key insecure proxy no-proxy connect-timeout max-message-bytes http \
+            cursor-in-query wait json";
+        let cli = Cli::to_complete();
+        let doctor = cli.find_subcommand("doctor").unwrap();
+        let shown = doctor.get_arguments().filter(|flag| !flag.is_hide_set());
+        let shown: Vec<_> = shown.filter_map(Arg::get_long).collect();
+        assert_eq!(shown, MATTER.split_whitespace().collect::<Vec<_>>());
+        let words = ["acp-tether", "doctor", "--hold=1m", "--record=x", "http://a"];
+        assert!(Cli::to_complete().try_get_matches_from(words).is_ok());
+        for name in IDLE_IN_DOCTOR {
+            let is_flag = |flag: &Arg| flag.get_long() == Some(name);
+            assert!(doctor.get_arguments().any(is_flag), "{name}");
+            let connect = cli.find_subcommand("connect").unwrap();
+            assert!(
+                connect.get_arguments().any(|flag| is_flag(flag) && !flag.is_hide_set()),
+                "{name}"
+            );
+        }
     }
 
     #[test]

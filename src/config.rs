@@ -2,6 +2,7 @@
 
 pub(crate) mod file;
 pub(crate) mod keys;
+pub mod kind;
 pub mod layers;
 pub mod proxy;
 pub mod tls;
@@ -13,6 +14,7 @@ use crate::core::socket::Transport;
 use crate::core::{Millis, Settings};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use std::collections::BTreeMap;
 use std::env::VarError;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,8 +29,15 @@ const LONGEST_TOKEN: usize = 16 * 1024;
 /// The exit code of a configuration that cannot be used: EX_CONFIG of sysexits.h.
 const UNUSABLE: u8 = 78;
 
+const BEARER_ENV: &str = "--bearer-env";
+const BEARER_FILE: &str = "--bearer-file";
+const BEARER_COMMAND: &str = "--bearer-command";
+
+/// What is told of two names of one header.
+const SAME: &str = "are the same header: leave one of them out";
+
 /// Headers that the protocol or HTTP itself sets; beside them, all that begin with `acp-`.
-const OWNED_HEADERS: [&str; 20] = [
+pub const OWNED_HEADERS: [&str; 20] = [
     "accept",
     "accept-encoding",
     "cache-control",
@@ -121,9 +130,9 @@ impl Bearer {
     /// The flag that says so.
     pub fn flag(&self) -> &'static str {
         match self {
-            Self::Fixed(_) => "--bearer-env",
-            Self::File(_) => "--bearer-file",
-            Self::Command(_) => "--bearer-command",
+            Self::Fixed(_) => BEARER_ENV,
+            Self::File(_) => BEARER_FILE,
+            Self::Command(_) => BEARER_COMMAND,
         }
     }
 }
@@ -207,8 +216,11 @@ pub enum Unusable {
         /// What is wrong.
         why: String,
     },
+    /// A header is said twice.
+    #[error("--header {0} and --header {1} {SAME}")]
+    TwoHeaders(String, String),
     /// Both a header and a token say who sends.
-    #[error("{0} and --header Authorization are the same header: leave one of them out")]
+    #[error("{0} and --header Authorization {SAME}")]
     TwoCredentials(&'static str),
     /// A certificate or a key cannot be used.
     #[error(transparent)]
@@ -341,12 +353,15 @@ pub(crate) fn fitting(flags: &Connect) -> Result<Url, Unusable> {
             .is_some_and(|(name, _)| name.trim().eq_ignore_ascii_case("authorization"))
     };
     let bearer = match &flags.bearer {
-        BearerFlags { variable: Some(_), .. } => Some("--bearer-env"),
-        BearerFlags { file: Some(_), .. } => Some("--bearer-file"),
-        BearerFlags { command, .. } => command.as_ref().map(|_| "--bearer-command"),
+        BearerFlags { variable: Some(_), .. } => Some(BEARER_ENV),
+        BearerFlags { file: Some(_), .. } => Some(BEARER_FILE),
+        BearerFlags { command, .. } => command.as_ref().map(|_| BEARER_COMMAND),
     };
     if let Some(bearer) = bearer.filter(|_| flags.headers.iter().any(is_authorization)) {
         return Err(Unusable::TwoCredentials(bearer));
+    }
+    if let Some((one, other)) = repeated(flags.headers.iter().map(String::as_str)) {
+        return Err(Unusable::TwoHeaders(one.to_owned(), other.to_owned()));
     }
     let url = endpoint(&flags.url, flags.transport)?;
     if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
@@ -356,6 +371,16 @@ pub(crate) fn fitting(flags: &Connect) -> Result<Url, Unusable> {
     // A variable may hold a whole URL, or a part of one.
     Proxy::new(&flags.network, |_| Ok("http://x".to_owned()))?;
     Ok(url)
+}
+
+/// Of headers, each `NAME: VALUE`, the names of two that are the same one.
+fn repeated<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<(&'a str, &'a str)> {
+    let mut seen = BTreeMap::new();
+    headers.into_iter().find_map(|header| {
+        let name = header.split_once(':')?.0.trim();
+        let known: HeaderName = name.parse().ok()?;
+        seen.insert(known.as_str().to_owned(), name).map(|first| (first, name))
+    })
 }
 
 /// Secrets in the arguments, which every process of the machine can read (K93).
@@ -427,9 +452,12 @@ fn bearer(
             path: path.clone(),
             why: problem.to_string(),
         };
-        if std::fs::metadata(path).map_err(|error| unusable(&error))?.is_file() {
+        let kind = std::fs::metadata(path).map_err(|error| unusable(&error))?.file_type();
+        if kind.is_file() {
             let text = std::fs::read_to_string(path).map_err(|error| unusable(&error))?;
             bearer_token(&text).map_err(|problem| unusable(&problem))?;
+        } else if !kind::is_pipe(kind) {
+            return Err(unusable(&kind::no_file()));
         }
         return Ok(Some(Bearer::File(path.clone())));
     }
@@ -532,7 +560,7 @@ fn headers(
     let mut headers = HeaderMap::new();
     for (index, text) in texts.iter().enumerate() {
         let (name, value) = header(index + 1, text, &environment)?;
-        headers.append(name, value);
+        headers.insert(name, value);
     }
     Ok(headers)
 }
@@ -733,10 +761,13 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_header_is_sent_with_each_of_its_values() {
-        let texts = ["X-A: 1".to_owned(), "x-a: 2".to_owned()];
-        let headers = headers(&texts, environment).unwrap();
-        assert_eq!(headers.get_all("x-a").iter().count(), 2);
+    fn x1_two_headers_are_the_same_one_whatever_the_case_of_their_names() {
+        assert_eq!(repeated(["X-A: s3cret", "X-B: 1", "x-a : s3cret"]), Some(("X-A", "x-a")));
+        assert_eq!(repeated(["host: a", "Host: b"]), Some(("host", "Host")));
+        // What is no header is told of elsewhere, without what it may hold.
+        for other in [["X-A: 1", "X-B: 1"], ["s3cret", "s3cret"], ["s3 cret: 1", "s3 cret: 1"]] {
+            assert_eq!(repeated(other), None, "{other:?}");
+        }
     }
 
     #[test]

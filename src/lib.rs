@@ -13,6 +13,7 @@ pub mod commands;
 pub mod config;
 pub mod core;
 pub(crate) mod loopback;
+pub mod printable;
 pub mod shell;
 pub mod transcript;
 pub mod wire;

@@ -1,13 +1,15 @@
 //! Reads the command line, runs the command, and ends with its exit code (S9).
 
-use acp_tether::cli::{Cli, Command, Connect};
+use acp_tether::cli::{Cli, Command, Connect, refusal};
 use acp_tether::config::layers::{self, Effective, Refused};
-use acp_tether::config::{Config, Unusable};
+use acp_tether::config::{Config, Unusable, kind};
+use acp_tether::printable::printable;
 use acp_tether::shell::log::{self, Place};
 use acp_tether::shell::record::Recorder;
 use acp_tether::{commands, shell};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -17,7 +19,8 @@ fn main() -> ExitCode {
     }));
     // Fails only where one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let matches = Cli::to_complete().get_matches();
+    let matches = Cli::to_complete().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| refusal::shown(error).exit());
     match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
         Command::Connect(flags) => connect(*flags, innermost(&matches)),
         Command::Doctor(flags) => commands::doctor::run(&flags, innermost(&matches)),
@@ -41,7 +44,7 @@ fn innermost(mut matches: &ArgMatches) -> &ArgMatches {
 
 fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
     let environment = |name: &str| std::env::var(name);
-    let (flags, config) = match layers::effective(matches, environment) {
+    let (flags, config) = match layers::effective("connect", matches, environment) {
         Ok(Effective { flags, warnings, .. }) => {
             let mut config = Config::new(&flags, environment);
             config.warnings.extend(warnings);
@@ -53,7 +56,8 @@ fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
             (typed, config)
         }
     };
-    let (place, config) = match flags.log_file.as_deref().map(Place::file) {
+    let open = |path: &Path| kind::to_append(path).and_then(|()| Place::file(path));
+    let (place, config) = match flags.log_file.as_deref().map(open) {
         None => (Place::StandardError, config),
         Some(Ok(file)) => (file, config),
         Some(Err(error)) => {
@@ -86,5 +90,5 @@ fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
 
 /// Tells a person; there is nowhere left to tell that this failed.
 fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "acp-tether: {text}");
+    let _ = writeln!(std::io::stderr(), "acp-tether: {}", printable(text));
 }

@@ -1,8 +1,8 @@
 //! `acp-tether close`: takes a session off its instance's roster, unless it is running (A4).
 
-use super::table::printable;
 use crate::cli::Close;
 use crate::loopback::{self, Found, Instance, Loopback, NotClosed};
+use crate::printable::printable;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,26 +1,29 @@
 //! `acp-tether config`: tells what is wrong with the configuration file, and what `connect` would do.
 
-use super::table::{lines, printable, printable_json};
-use crate::cli::{Check, Config as Words, Show};
+use super::table::lines;
+use crate::cli::{Check, Config as Words, List, Show};
 use crate::config::file::{self, File, Remote};
-use crate::config::keys::{self, HEADER, Keys, PROXY, Setting, Source, URL};
+use crate::config::keys::{self, HEADER, INSECURE, Keys, PROXY, Setting, Source, URL};
 use crate::config::layers::{self, Effective, Refused};
+use crate::config::tls::Unchecked;
 use crate::config::{
     Config, endpoint, exposed_query, is_usual_name, proxy, redacted, secret_header,
 };
+use crate::printable::{printable, printable_json};
 use clap::ArgMatches;
 use reqwest::Url;
 use serde_json::{Value, json};
 use std::env::VarError;
 use std::fmt::Display;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the command; `typed` is what stands behind it.
 pub fn run(words: &Words, typed: &ArgMatches) -> ExitCode {
     let result = match words {
         Words::Check(flags) => check(flags),
+        Words::List(flags) => list(flags),
         Words::Show(flags) => show(flags, typed),
     };
     match result {
@@ -39,13 +42,11 @@ pub fn run(words: &Words, typed: &ArgMatches) -> ExitCode {
 /// What there is to say of a file that can be used, or all its problems.
 fn check(flags: &Check) -> Result<String, Vec<String>> {
     let keys = Keys::new();
-    let one = |problem: &dyn Display| vec![problem.to_string()];
-    let path = layers::path(flags.config.clone(), environment).map_err(|error| one(&error))?;
-    let File { remotes, mut problems } =
-        file::read(&path, &keys).map_err(|problem| one(&problem.of(&path)))?;
-    if let Some(warning) = readable_secret(&path, &remotes) {
-        tell(&warning);
-    }
+    let (path, File { remotes, mut problems }) = read(flags.config.as_ref(), &keys)?;
+    let unchecked = remotes.iter().filter_map(|remote| unchecked(&path, remote));
+    let unwritable = remotes.iter().flat_map(|remote| unwritable(&path, remote));
+    let warnings = readable_secret(&path, &remotes).into_iter().chain(unchecked).chain(unwritable);
+    warnings.for_each(|told| tell(&told));
     problems.extend(remotes.iter().flat_map(|remote| remote.all_problems(&keys)));
     if problems.is_empty() {
         let names: Vec<_> = remotes.iter().map(|remote| remote.name.as_str()).collect();
@@ -54,6 +55,44 @@ fn check(flags: &Check) -> Result<String, Vec<String>> {
     }
     problems.sort_by_key(|problem| problem.line);
     Err(problems.iter().map(|problem| problem.of(&path).to_string()).collect())
+}
+
+/// The names of the remotes, those too that have problems.
+fn list(flags: &List) -> Result<String, Vec<String>> {
+    let (path, File { remotes, problems }) = read(flags.config.as_ref(), &Keys::new())?;
+    match problems.is_empty() {
+        true => Ok(remotes.iter().map(|remote| printable(&remote.name) + "\n").collect()),
+        false => Err(problems.iter().map(|problem| problem.of(&path).to_string()).collect()),
+    }
+}
+
+/// The file that is named, or that of the user.
+fn read(named: Option<&PathBuf>, keys: &Keys) -> Result<(PathBuf, File), Vec<String>> {
+    let one = |problem: &dyn Display| vec![problem.to_string()];
+    let path = layers::path(named.cloned(), environment).map_err(|error| one(&error))?;
+    let file = file::read(&path, keys).map_err(|problem| one(&problem.of(&path)))?;
+    Ok((path, file))
+}
+
+/// Warnings, where the file of a log or a recording could not be made. A path that is relative begins where
+/// an editor starts `connect`.
+fn unwritable(path: &Path, remote: &Remote) -> impl Iterator<Item = String> {
+    remote.settings.iter().filter_map(|setting| {
+        let named = Path::new(&setting.value);
+        if !matches!(setting.key.as_str(), "log-file" | "record") || named.is_relative() {
+            return None;
+        }
+        let directory = if named.is_dir() { named } else { named.parent()? };
+        let why = if !directory.is_dir() {
+            "its directory is not there"
+        } else if !named.is_file() && tempfile::tempfile_in(directory).is_err() {
+            "its directory cannot be written to"
+        } else {
+            return None;
+        };
+        let place = place(&setting.source, Some(path));
+        Some(format!("warning: {place}: `{}`: {why}", setting.key))
+    })
 }
 
 /// A warning, where a file that holds a secret can be read by others.
@@ -77,6 +116,15 @@ fn readable_secret(path: &Path, remotes: &[Remote]) -> Option<String> {
     ))
 }
 
+/// The warning of `connect`, where a remote names hosts whose certificates are not checked.
+fn unchecked(path: &Path, remote: &Remote) -> Option<String> {
+    let hosts = remote.settings.iter().filter(|setting| setting.key == INSECURE);
+    let hosts: Vec<_> = hosts.collect();
+    let names = hosts.iter().filter_map(|host| host.value.to_str()).map(str::to_owned);
+    let warning = Unchecked::of(names).warning()?;
+    Some(format!("warning: {}: {warning}", place(&hosts.first()?.source, Some(path))))
+}
+
 #[cfg(unix)]
 fn is_open_to_others(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
@@ -90,12 +138,15 @@ fn is_open_to_others(_: &Path) -> bool {
 
 /// What `connect` would be told.
 fn show(flags: &Show, typed: &ArgMatches) -> Result<String, Vec<String>> {
-    let effective = match layers::effective(typed, environment) {
+    let effective = match layers::effective("config show", typed, environment) {
         Ok(effective) => effective,
         Err(Refused::Usage(error)) => error.exit(),
         Err(Refused::Unusable(problem)) => return Err(vec![problem.to_string()]),
     };
     let config = Config::new(&effective.flags, environment);
+    for warning in effective.warnings.iter().chain(&config.warnings) {
+        tell(&format!("warning: {warning}"));
+    }
     let told = match flags.json {
         true => json(&effective),
         false => table(&effective),

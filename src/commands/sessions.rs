@@ -1,8 +1,9 @@
 //! `acp-tether sessions`: what sessions there are in every instance of this user, and who is busy.
 
-use super::table::{cut, lines, printable, printable_json};
+use super::table::{cut, lines};
 use crate::cli::Sessions;
 use crate::loopback::{self, Found, Instance, Loopback};
+use crate::printable::{printable, printable_json};
 use crate::shell::now;
 use anstyle::Style;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ pub fn run(flags: &Sessions) -> ExitCode {
         let loopback = Loopback::new(runtime.as_deref())?;
         match flags.watch {
             true => watch(&loopback, &output).await,
-            false => output.show(&ask(&loopback).await?),
+            false => output.show_once(&ask(&loopback).await?),
         }
     });
     match shown.and_then(|shown| shown) {
@@ -145,6 +146,15 @@ impl Output {
         writeln!(output, "{bold}{head}{bold:#}")?;
         lines.try_for_each(|line| writeln!(output, "{line}"))?;
         output.flush()
+    }
+
+    fn show_once(&self, documents: &Documents) -> io::Result<()> {
+        if self.is_json || self.rows(documents).len() > 1 {
+            return self.show(documents);
+        }
+        // Whoever counts lines counts none.
+        let _ = writeln!(io::stderr(), "acp-tether: there are no sessions");
+        Ok(())
     }
 
     fn show_again(&self, documents: &Documents) -> io::Result<()> {

@@ -1,8 +1,9 @@
 //! `acp-tether transcript play`: plays scripted transcripts around a bridge, and tells for each file
 //! whether it holds, or the first difference.
 
-use super::table::{cut, printable};
+use super::table::cut;
 use crate::cli::{Play, Transcript as Words};
+use crate::printable::printable;
 use crate::transcript::format::{Player, Refused, Transcript};
 use crate::transcript::live_player::{self, Bridge};
 use crate::transcript::player::Failure;

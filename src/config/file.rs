@@ -1,12 +1,13 @@
 //! Decides what a configuration file says: its remotes with their settings, and every problem with its
 //! line. No problem shows a value, which may be a secret (X1).
 
-use super::fitting;
 use super::keys::{
-    self, HEADER, HEADERS, Keys, Setting, Source, URL, is_switch, is_text, suggestion,
+    self, HEADER, HEADERS, INSECURE, Keys, Setting, Source, URL, is_switch, is_text, suggestion,
 };
+use super::{SAME, fitting};
 use clap::{Arg, ArgAction};
 use etcetera::BaseStrategy;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File as Opened};
@@ -166,9 +167,8 @@ impl Reading<'_> {
             remote.problems.push(Problem::at(line, text));
             return remote;
         };
-        if name.contains("://") {
-            let text = "a name with :// is taken for a URL: choose another".to_owned();
-            remote.problems.push(Problem::at(line, text));
+        if let Some(why) = unfit_name(name) {
+            remote.problems.push(Problem::at(line, format!("{why}: choose another")));
         }
         for (key, value) in table {
             self.key(&mut remote, key.get_ref(), (self.line)(key.span()), value);
@@ -201,6 +201,11 @@ impl Reading<'_> {
         };
         for value in several {
             let checked = plain(value.get_ref(), is_switch(found), is_text(found));
+            // As a flag it may stand alone.
+            let checked = checked.map_err(|why| match key {
+                INSECURE => "name the host in quotes, \"localhost\" for this machine".to_owned(),
+                _ => why,
+            });
             let checked = checked.and_then(|text| self.keys.check(found, &text).map(|()| text));
             take(remote, found, key, line, checked);
         }
@@ -212,9 +217,16 @@ impl Reading<'_> {
             remote.problems.push(Problem::at(line, text.to_owned()));
             return;
         };
+        let mut table: Vec<_> = table.iter().collect();
+        table.sort_by_key(|(name, _)| name.span().start);
+        let mut lines = BTreeMap::new();
         for (name, value) in table {
             let line = (self.line)(name.span());
             let name = name.get_ref().as_ref();
+            if let Some((first, at)) = lines.insert(name.to_ascii_lowercase(), (name, line)) {
+                let text = format!("`{HEADERS}.{name}` and `{HEADERS}.{first}` (line {at}) {SAME}");
+                remote.problems.push(Problem::at(line, text));
+            }
             // A colon would end the name.
             let text = plain(value.get_ref(), false, true).map(|value| format!("{name}: {value}"));
             let checked = match name.contains(':') {
@@ -243,6 +255,18 @@ impl Reading<'_> {
                 remote.problems.push(Problem::at(line_of(setting), text));
             }
         }
+    }
+}
+
+/// Why nobody can ask for a remote of this name.
+fn unfit_name(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("a name that is empty cannot be typed"),
+        _ if name.contains("://") => Some("a name with :// is taken for a URL"),
+        _ if name.contains(char::is_control) => {
+            Some("a name with control characters cannot be typed")
+        }
+        _ => None,
     }
 }
 
@@ -357,6 +381,7 @@ mod tests {
             ("header = \"s3cret\"", "there is no key `header` (did you mean `headers`?)"),
             ("config = \"s3cret\"", "there is no key `config`"),
             ("help = true", "there is no key `help`"),
+            ("insecure = true", "`insecure`: name the host in quotes, \"localhost\" for this"),
             ("headers = \"s3cret\"", "write headers as a table, [remotes.NAME.headers]"),
             ("headers.X-A = 5", "`headers.X-A`: write it as text, in quotes"),
             ("headers.X-A = \"s3cret\\u0001\"", "`headers.X-A`: its value holds control"),
@@ -420,8 +445,18 @@ mod tests {
         for proxy in ["${PROXY}", "http://${USER}:${WORD}@${HOST}:3128", "off"] {
             assert_eq!(problems(format!("[remotes.a]\n{url}proxy = \"{proxy}\"")), [""; 0]);
         }
-        let named = problems(format!("[remotes.\"a://b\"]\n{url}"));
-        assert_eq!(named, ["c:1: a name with :// is taken for a URL: choose another"]);
+        for (name, expected) in [
+            ("a://b", "a name with :// is taken for a URL"),
+            ("", "a name that is empty cannot be typed"),
+            ("a\\u001bb", "a name with control characters cannot be typed"),
+        ] {
+            let named = problems(format!("[remotes.\"{name}\"]\n{url}"));
+            assert_eq!(named, [format!("c:1: {expected}: choose another")]);
+        }
+        let headers =
+            problems(format!("[remotes.a]\n{url}headers.X-A = \"1\"\nheaders.x-a = \"2\""));
+        let expected = "c:4: `headers.x-a` and `headers.X-A` (line 3) are the same header: leave one of them out";
+        assert_eq!(headers, [expected]);
         let two = problems(format!("[remotes.a]\n{url}bearer-file = \"a\"\nbearer-env = \"A\""));
         let expected =
             "c:4: `bearer-env` and `bearer-file` (line 3) are one choice: leave one of them out";

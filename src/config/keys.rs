@@ -22,6 +22,8 @@ pub const PROXY: &str = "proxy";
 pub const CLIENT_CERT: &str = "client-cert";
 /// The flag of its key, where that stands in another file.
 pub const CLIENT_KEY: &str = "client-key";
+/// The flag of hosts whose certificates are not checked.
+pub const INSECURE: &str = "insecure";
 /// The table of headers of a remote.
 pub const HEADERS: &str = "headers";
 

@@ -5,7 +5,8 @@ use super::file::{self, Problem, Remote};
 use super::keys::{
     self, CLIENT_CERT, CLIENT_KEY, CONFIG, HEADER, Keys, PROXY, Setting, Source, URL, suggestion,
 };
-use super::{Unusable, exposed_headers, proxy};
+use super::proxy::is_loopback;
+use super::{SAME, Unusable, exposed_headers, proxy, repeated};
 use crate::cli::Connect;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
@@ -41,11 +42,13 @@ pub enum Refused {
     Unusable(#[from] Unusable),
 }
 
-/// Puts the layers together; `environment` looks a variable up.
+/// Puts the layers together; `environment` looks a variable up, and `command` is what was typed before
+/// the rest.
 ///
 /// # Errors
 /// One of them cannot be used.
 pub fn effective(
+    command: &str,
     typed: &ArgMatches,
     environment: impl Fn(&str) -> Result<String, VarError>,
 ) -> Result<Effective, Refused> {
@@ -54,7 +57,7 @@ pub fn effective(
     let variables = variables(&keys, &environment)?;
     let named = match typed.target.to_str() {
         Some(target) if target.contains("://") => None,
-        _ => Some(named(&typed, &keys, &environment)?),
+        _ => Some(named(command, &typed, &keys, &environment)?),
     };
     let (file, settings) = named.unzip();
     let url = match &file {
@@ -155,14 +158,16 @@ fn variables(
             )));
         }
         // No header and no path of a reasonable person holds a line break.
-        let lines = match key.get_action() {
+        let lines: Vec<_> = match key.get_action() {
             ArgAction::Append => value.lines().filter(|line| !line.trim().is_empty()).collect(),
             _ => vec![value.as_str()],
         };
+        let wrong = |why| Unusable::Layers(format!("the environment variable {variable}: {why}"));
+        if let (HEADER, Some((one, other))) = (name, repeated(lines.iter().copied())) {
+            return Err(wrong(format!("{one} and {other} {SAME}")));
+        }
         for value in lines {
-            keys.check(key, value).map_err(|why| {
-                Unusable::Layers(format!("the environment variable {variable}: {why}"))
-            })?;
+            keys.check(key, value).map_err(wrong)?;
             let source = Source::Variable(variable.clone());
             settings.push(setting(name, OsString::from(value), source));
         }
@@ -190,17 +195,18 @@ pub(crate) fn path(
 
 /// The file, and what it says of the remote of this name.
 fn named(
+    command: &str,
     typed: &Typed,
     keys: &Keys,
     environment: impl Fn(&str) -> Result<String, VarError>,
 ) -> Result<(PathBuf, Vec<Setting>), Unusable> {
-    let target = Name(&typed.target.to_string_lossy());
+    let target = Name { command, word: &typed.target.to_string_lossy() };
     let path = path(typed.config.clone(), environment).map_err(|problem| target.lost(problem))?;
     let file = file::read(&path, keys).map_err(|problem| target.lost(problem.of(&path)))?;
     if !file.problems.is_empty() {
         return Err(all(&path, &file.problems));
     }
-    let Some(remote) = file.remotes.iter().find(|remote| remote.name == *target.0) else {
+    let Some(remote) = file.remotes.iter().find(|remote| remote.name == *target.word) else {
         return Err(target.unknown(&path, &file.remotes));
     };
     if !remote.problems.is_empty() {
@@ -209,24 +215,42 @@ fn named(
     Ok((path, remote.settings.clone()))
 }
 
-const HOW_URL: &str = "if it is meant to be one, write it as https://HOST/PATH";
-
 /// A word that is no URL.
-struct Name<'a>(&'a str);
+struct Name<'a> {
+    /// What it was typed behind.
+    command: &'a str,
+    word: &'a str,
+}
 
 impl Name<'_> {
     /// As it may be told: a word that cannot be a simple name may be a URL with a secret.
     fn shown(&self) -> String {
         let is_simple = |char: char| char.is_alphanumeric() || matches!(char, '-' | '_');
-        match !self.0.is_empty() && self.0.chars().all(is_simple) {
-            true => format!("`{}`", self.0),
-            false => "what follows `connect`".to_owned(),
+        match !self.word.is_empty() && self.word.chars().all(is_simple) || is_address(self.word) {
+            true => format!("`{}`", self.word),
+            false => format!("what follows `{}`", self.command),
         }
     }
 
     /// No file can be asked for it.
     fn lost(&self, why: impl Display) -> Unusable {
-        Unusable::Layers(format!("{} is no URL, and {why}; {HOW_URL}", self.shown()))
+        let shown = self.shown();
+        Unusable::Layers(if is_address(self.word) {
+            let host = self.word.split(':').next().unwrap_or_default();
+            let scheme = if is_loopback(host) { "http" } else { "https" };
+            format!(
+                "write {scheme}://{} if {shown} is meant to be a URL; it is none, and {why}",
+                self.word
+            )
+        } else if self.word.contains(['.', ':', '/']) {
+            format!(
+                "write https://HOST/PATH if {shown} is meant to be a URL; it is none, and {why}"
+            )
+        } else {
+            format!(
+                "{shown} is no URL, and {why}; if it is meant to be one, write it as https://HOST/PATH"
+            )
+        })
     }
 
     fn unknown(&self, path: &Path, remotes: &[Remote]) -> Unusable {
@@ -235,9 +259,24 @@ impl Name<'_> {
             true => "has no remotes".to_owned(),
             false => format!("has only {}", names.join(", ")),
         };
-        let near = suggestion(self.0, names);
+        let near = suggestion(self.word, names);
         self.lost(format_args!("{} {all}{near}", path.display()))
     }
+}
+
+/// Whether a word is a host, with or without a port, and nothing that may be a secret: a part of a host has
+/// 63 characters at the most.
+fn is_address(word: &str) -> bool {
+    let (host, port) = match word.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (word, None),
+    };
+    let is_part = |part: &str| {
+        let is_letter = |char: char| char.is_ascii_alphanumeric() || char == '-';
+        (1..=63).contains(&part.len()) && part.chars().all(is_letter)
+    };
+    let is_host = host.split('.').all(is_part) && (port.is_some() || host.contains('.'));
+    is_host && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
 /// The first problem, and how many there are.
@@ -290,6 +329,7 @@ fn unfit(problem: &clap::Error) -> Unusable {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
+    use super::super::fitting;
     use super::*;
     use crate::cli::{Cli, HttpVersion};
     use crate::core::Millis;
@@ -327,7 +367,8 @@ mod tests {
             Some((_, value)) => Ok((*value).to_owned()),
             None => Err(VarError::NotPresent),
         };
-        let told = effective(matches.subcommand_matches("connect").unwrap(), environment);
+        let told =
+            effective("connect", matches.subcommand_matches("connect").unwrap(), environment);
         told.map_err(|refused| refused.to_string().replace(path, "FILE"))
     }
 
@@ -424,9 +465,23 @@ mod tests {
         let variable = [("ACP_TETHER_HEADER", "X-A: variable\n\nX-B: variable\n")];
         let headers = flags(&words, &variable).headers;
         assert_eq!(headers, ["x-a: typed", "X-D: typed", "X-B: variable", "x-c: ${C}"]);
-        let twice = ["work", "--header", "x-a: 1", "--header", "X-A: 2"];
-        let headers = flags(&twice, &[]).headers;
-        assert_eq!(headers, ["x-a: 1", "X-A: 2", "X-B: file", "x-c: ${C}"]);
+    }
+
+    #[test]
+    fn a_header_that_one_layer_says_twice_is_refused_with_both_names() {
+        for (one, other) in [("X-A", "x-a"), ("Authorization", "authorization"), ("Host", "Host")] {
+            let (first, second) = (format!("{one}: s3cret"), format!("{other}: s3cret"));
+            let same =
+                format!("{one} and --header {other} are the same header: leave one of them out");
+            let typed = flags(&["work", "--header", &first, "--header", &second], &[]);
+            let problem = fitting(&typed).unwrap_err().to_string();
+            assert_eq!(problem, format!("--header {same}"));
+            let lines = format!("{first}\n{second}");
+            let variable = [("ACP_TETHER_HEADER", &*lines)];
+            let problem = told(&["work"], &variable).unwrap_err();
+            let same = same.replace("--header ", "");
+            assert_eq!(problem, format!("the environment variable ACP_TETHER_HEADER: {same}"));
+        }
     }
 
     #[test]
@@ -451,23 +506,48 @@ mod tests {
         let words = ["acp-tether", "connect", "--config", "/none/none", "http://a"];
         let matches = Cli::to_complete().try_get_matches_from(words).unwrap();
         let typed = matches.subcommand_matches("connect").unwrap();
-        let told = effective(typed, |_| Err(VarError::NotPresent)).unwrap();
+        let told = effective("connect", typed, |_| Err(VarError::NotPresent)).unwrap();
         assert_eq!((told.flags.url.as_str(), told.file), ("http://a", None));
     }
 
     #[test]
     fn x1_a_word_that_is_no_url_and_no_remote_is_refused_with_what_there_is() {
         const HOW: &str = "; if it is meant to be one, write it as https://HOST/PATH";
+        const MEANT: &str = "meant to be a URL; it is none";
         const ALL: &str = "FILE has only work, home, broken";
         let cases = [
             ("wrk", format!("`wrk` is no URL, and {ALL} (did you mean `work`?){HOW}")),
             ("xyz", format!("`xyz` is no URL, and {ALL}{HOW}")),
-            ("localhost:8080", format!("what follows `connect` is no URL, and {ALL}{HOW}")),
-            ("anna:s3cret@host/acp", format!("what follows `connect` is no URL, and {ALL}{HOW}")),
             ("", format!("what follows `connect` is no URL, and {ALL}{HOW}")),
+            (
+                "localhost:8080",
+                format!("write http://localhost:8080 if `localhost:8080` is {MEANT}, and {ALL}"),
+            ),
+            (
+                "devbox.example:8080",
+                format!(
+                    "write https://devbox.example:8080 if `devbox.example:8080` is {MEANT}, and {ALL}"
+                ),
+            ),
+            (
+                "anna:s3cret@host/acp",
+                format!("write https://HOST/PATH if what follows `connect` is {MEANT}, and {ALL}"),
+            ),
         ];
         for (word, expected) in cases {
             assert_eq!(told(&[word], &[]).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn x1_only_a_word_that_can_be_a_host_is_shown_as_one() {
+        for host in ["devbox.example", "devbox:8080", "a.b-c.d:1", "127.0.0.1:80"] {
+            assert!(is_address(host), "{host}");
+        }
+        let long = format!("eyJ.{}", "x".repeat(64));
+        for other in ["work", "anna:s3cret", "h:70000", "a@b.c", "h.a/s3cret", "a..b", ":1", &long]
+        {
+            assert!(!is_address(other), "{other}");
         }
     }
 

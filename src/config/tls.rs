@@ -1,5 +1,6 @@
 //! Decides which certificates and keys can be used, and whose are not checked.
 
+use super::kind;
 use super::proxy::is_loopback;
 use crate::cli::NetworkFlags;
 use reqwest::Url;
@@ -120,9 +121,14 @@ pub struct Unchecked(Vec<String>);
 
 impl Unchecked {
     pub(super) fn new(named: &[String], url: &Url) -> Result<Self, Problem> {
-        let hosts = Self(named.iter().map(|host| plain(host).to_ascii_lowercase()).collect());
+        let hosts = Self::of(named.iter().cloned());
         let is_meant = hosts.0.is_empty() || hosts.contains(url.host_str().unwrap_or_default());
         is_meant.then_some(hosts).ok_or_else(|| Problem::OtherHost { named: named.join(", ") })
+    }
+
+    /// Of whatever URL.
+    pub(crate) fn of(named: impl IntoIterator<Item = String>) -> Self {
+        Self(named.into_iter().map(|host| plain(&host).to_ascii_lowercase()).collect())
     }
 
     /// Whether none is named.
@@ -163,13 +169,14 @@ struct File<'a> {
 
 impl<'a> File<'a> {
     fn read(flag: &'static str, path: &'a Path) -> Result<Self, Problem> {
-        let text = fs::read(path).map_err(|error| Problem::File {
-            flag,
-            path: path.to_owned(),
-            why: format!(
-                "it cannot be read ({error}): name a file that is there and that you can read"
-            ),
-        })?;
+        let text =
+            kind::to_read(path).and_then(|()| fs::read(path)).map_err(|error| Problem::File {
+                flag,
+                path: path.to_owned(),
+                why: format!(
+                    "it cannot be read ({error}): name a file that is there and that you can read"
+                ),
+            })?;
         Ok(Self { flag, path, text })
     }
 

@@ -53,7 +53,7 @@ pub fn run(flags: &Doctor, typed: &ArgMatches) -> ExitCode {
 
 fn config(typed: &ArgMatches) -> Result<Config, String> {
     let environment = |name: &str| std::env::var(name);
-    let effective = match layers::effective(typed, environment) {
+    let effective = match layers::effective("doctor", typed, environment) {
         Ok(effective) => effective,
         Err(Refused::Usage(error)) => error.exit(),
         Err(Refused::Unusable(problem)) => return Err(problem.to_string()),
