@@ -69,6 +69,8 @@ pub struct Roster {
     /// What an agent of version 2 last said of a session: that it works or not, or, as `None`, that
     /// the session may have been lost since.
     reported: BTreeMap<String, Option<bool>>,
+    /// The number of the request that last loaded or resumed each, as far as the editor saw.
+    mended: BTreeMap<String, u64>,
     calls: u64,
     /// The last status that was asked for, but for its times and its order.
     last: Option<Status>,
@@ -87,6 +89,7 @@ impl Roster {
             loads: BTreeMap::new(),
             questions: BTreeMap::new(),
             reported: BTreeMap::new(),
+            mended: BTreeMap::new(),
             calls: 0,
             last: None,
             was_told: false,
@@ -179,7 +182,14 @@ impl Roster {
             }
             return;
         };
+        let mends = matches!(request.method.as_str(), "session/load" | "session/resume");
+        if let Some(session) = request.session.as_ref().filter(|_| mends) {
+            self.mended.insert(session.clone(), request.number);
+        }
         match (request.method.as_str(), &request.session) {
+            // It was loaded again since.
+            ("session/close", Some(session))
+                if self.mended.get(session).is_some_and(|by| *by > request.number) => {}
             ("session/new", _) => {
                 let named = result.split("\"sessionId\":\"").nth(1);
                 if let Some(session) = named.and_then(|rest| rest.split('"').next()) {

@@ -11,7 +11,7 @@ use super::error::{Delivery, Failure, Kind};
 use super::message::{self, Id, Message, Params, RequestId};
 use super::methods::{self, Method};
 use super::requests::{Asked, OpenRequest};
-use super::session::{Scope, Setup, Standing};
+use super::session::{Mended, Scope, Setup, Standing};
 use super::timers::Timer;
 use super::{Core, Epoch, Level, SessionId, Step, limits, name};
 
@@ -182,10 +182,7 @@ impl Core {
             method if method.names_session() => {
                 self.attach_new(answer, setup.unwrap_or_default(), step);
             }
-            Method::EndSession => {
-                self.roster.strike(&request.session);
-                self.closed(request, step);
-            }
+            Method::EndSession => self.closed(request, step),
             method if method.attaches() => {
                 if let Some(session) = self.sessions.get_mut(&request.session) {
                     session.attached = true;
@@ -194,7 +191,8 @@ impl Core {
                         session.standing = Standing::Sound;
                     }
                     if method.mends() {
-                        session.mended_by = request.arrival;
+                        session.mended =
+                            Mended { by: request.arrival, asked: self.ledger.questions_asked() };
                     }
                     session.setup = setup.unwrap_or_else(|| std::mem::take(&mut session.setup));
                 }
@@ -206,21 +204,30 @@ impl Core {
     }
 
     /// The agent agreed to close a session. Where the editor has loaded or resumed it since, only what
-    /// was sent before is over.
+    /// came before that is over; a load that is still under way decides whether it is attached.
     fn closed(&mut self, close: &OpenRequest, step: &mut Step<'_>) {
         let scope = &close.session;
-        let mended_by = self.sessions.get(scope).map_or(0, |session| session.mended_by);
-        let is_mended = mended_by > close.arrival;
-        if !is_mended && !self.ledger.is_mended_after(close) {
-            return self.end_session(scope, "was closed meanwhile", step);
+        let mended = self.sessions.get(scope).map(|session| session.mended).unwrap_or_default();
+        let is_mended = mended.by > close.arrival;
+        let mend = match self.ledger.mend_after(close) {
+            _ if is_mended => Some(mended.by),
+            under_way => under_way,
+        };
+        if !is_mended {
+            self.roster.strike(scope);
         }
-        if let Some(session) = self.sessions.get_mut(scope) {
+        let Some(mend) = mend else {
+            return self.end_session(scope, "was closed meanwhile", step);
+        };
+        if !is_mended && let Some(session) = self.sessions.get_mut(scope) {
+            session.attached = false;
             session.is_running = false;
         }
-        if !is_mended {
-            self.withdraw(scope, None, step);
+        let asked = if is_mended { mended.asked } else { u64::MAX };
+        for id in self.ledger.withdraw_until(scope.as_ref(), asked) {
+            step.line(Bytes::from(methods::cancel_request(&id)));
         }
-        let sent = self.ledger.sent_before(close);
+        let sent = self.ledger.sent_before(scope.as_ref(), mend);
         self.fail_each(sent, &ended(scope, "was closed meanwhile"), step);
     }
 

@@ -191,21 +191,20 @@ impl Ledger {
         self.in_order(|request| request.sent && request.session.as_ref() == scope)
     }
 
-    /// The open requests of the same session that were sent before one of them.
-    pub fn sent_before(&self, next: &OpenRequest) -> Vec<RequestId> {
+    /// The open requests of a scope that were sent and came before `arrival`.
+    pub fn sent_before(&self, scope: Option<&SessionId>, arrival: u64) -> Vec<RequestId> {
         self.in_order(|request| {
-            request.sent && request.session == next.session && request.arrival < next.arrival
+            request.sent && request.session.as_ref() == scope && request.arrival < arrival
         })
     }
 
-    /// Whether an open one that was sent after a request loads or resumes its session.
-    pub fn is_mended_after(&self, request: &OpenRequest) -> bool {
-        self.requests.values().any(|later| {
-            later.sent
-                && later.session == request.session
-                && later.arrival > request.arrival
-                && later.method.mends()
-        })
+    /// The place of the first open request that was sent after `close` and loads or resumes its session.
+    pub fn mend_after(&self, close: &OpenRequest) -> Option<u64> {
+        let mends = self
+            .requests
+            .values()
+            .filter(|later| later.sent && later.session == close.session && later.method.mends());
+        mends.map(|mend| mend.arrival).filter(|arrival| *arrival > close.arrival).min()
     }
 
     fn in_order(&self, is_meant: impl Fn(&OpenRequest) -> bool) -> Vec<RequestId> {
@@ -338,14 +337,31 @@ impl Ledger {
         Some(id_for_the_editor(*number))
     }
 
+    /// How many questions have been asked.
+    pub fn questions_asked(&self) -> u64 {
+        self.asked
+    }
+
     /// Takes out the questions of a scope that another connection asked than `epoch`, or with
     /// `None` all of the scope; what comes are the ids of those that are before the person.
     pub fn withdraw(&mut self, session: Option<&SessionId>, except: Option<Epoch>) -> Vec<String> {
-        let is_withdrawn = |_: &u64, question: &mut Question| {
-            question.session.as_ref() == session && Some(question.epoch) != except
-        };
+        self.withdraw_where(session, |_, question| Some(question.epoch) != except)
+    }
+
+    /// The same for the first `asked` of all questions.
+    pub fn withdraw_until(&mut self, session: Option<&SessionId>, asked: u64) -> Vec<String> {
+        self.withdraw_where(session, |number, _| number <= asked)
+    }
+
+    fn withdraw_where(
+        &mut self,
+        session: Option<&SessionId>,
+        is_meant: impl Fn(u64, &Question) -> bool,
+    ) -> Vec<String> {
         self.questions
-            .extract_if(.., is_withdrawn)
+            .extract_if(.., |number, question| {
+                question.session.as_ref() == session && is_meant(*number, question)
+            })
             .filter(|(_, question)| question.is_open())
             .map(|(number, _)| id_for_the_editor(number))
             .collect()

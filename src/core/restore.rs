@@ -62,7 +62,7 @@ impl Restore {
     }
 
     /// While it is under way: until when it may be what ends the connection.
-    fn is_young_until(&self) -> Option<Millis> {
+    fn young_until(&self) -> Option<Millis> {
         self.request.as_ref()?;
         Some(self.since?.plus(limits::SUSPECT))
     }
@@ -127,7 +127,7 @@ impl Core {
             return false;
         }
         let others = self.sessions.iter().filter(|(other, _)| *other != scope);
-        let until = others.filter_map(|(_, other)| other.restore()?.is_young_until()).max();
+        let until = others.filter_map(|(_, other)| other.restore()?.young_until()).max();
         let until = until.filter(|until| step.now < *until);
         if let Some(session) = self.sessions.get_mut(scope)
             && let Standing::Restoring(restore) = &mut session.standing

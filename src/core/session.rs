@@ -25,8 +25,8 @@ pub struct Session {
     pub standing: Standing,
     /// What the editor last set it up with.
     pub setup: Setup,
-    /// The place among all requests of the one that last loaded or resumed it.
-    pub mended_by: u64,
+    /// When the editor last loaded or resumed it.
+    pub mended: Mended,
     /// The agent reported that it works, and nothing since that it does not (T3).
     pub is_running: bool,
     /// When the editor last cancelled its turn, until the next prompt.
@@ -53,6 +53,15 @@ pub struct Session {
     /// Answers to the agent's questions. They have a lane of their own, because the request that
     /// caused the question may hold up the other (L5).
     pub answers: Lane,
+}
+
+/// When a session was loaded or resumed: what came before may be of a life that was closed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mended {
+    /// The place of the request that did it among all requests.
+    pub by: u64,
+    /// How many questions had been asked when it succeeded.
+    pub asked: u64,
 }
 
 /// Which of a scope's two lanes.

@@ -17,7 +17,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What one read asks for, and what one write takes together.
 const BLOCK: usize = 64 * 1024;
-/// Below this much room a read would be small: a new block is begun.
+/// Below this much room a read would be small: a new block is begun. It is more than the buffer of
+/// [`io::Stdin`], which a read of so much goes past: nothing may wait in there unseen.
 const LEAST_ROOM: usize = 16 * 1024;
 /// Reads whose lines may wait for the shell.
 const READS: usize = 4;
@@ -312,6 +313,8 @@ fn write(output: &mut impl Write, large: &[u8], block: &[u8]) -> io::Result<()> 
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
+    #[cfg(unix)]
+    use rustix::event::PollFlags;
     use std::sync::mpsc::{Sender, channel};
 
     /// Gives its chunks one read after another.
@@ -421,6 +424,41 @@ mod tests {
         assert_eq!(lines.recv().await, None);
     }
 
+    /// The runtime says once that a named pipe was closed, and for ever.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn s7_a_named_pipe_that_another_opens_after_its_end_is_at_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let open = |read| std::fs::OpenOptions::new().read(read).write(true).open(&path).unwrap();
+        // Both ends, so that neither waits for the other to be opened.
+        let both = open(true);
+        let input = std::fs::File::open(&path).unwrap();
+        let mut editor = open(false);
+        drop(both);
+        let state = input.try_clone().unwrap();
+        let (batches, mut lines) = mpsc::channel(READS);
+        tokio::spawn(ready::read_all(ready::watch(input).unwrap(), Lines::new(1024), batches));
+        // One batch more than there is room for: the reader waits with it.
+        for _ in 0..=READS {
+            editor.write_all(b"{}\n").unwrap();
+            while ready::is_in(&state, PollFlags::IN) {
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(editor);
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        let _another = open(false);
+        for _ in 0..=READS {
+            assert_eq!(lines.recv().await.map(|batch| batch.len()), Some(1));
+        }
+        let end = tokio::time::timeout(std::time::Duration::from_secs(5), lines.recv()).await;
+        assert_eq!(end, Ok(None));
+    }
+
     #[cfg(unix)]
     #[tokio::test]
     async fn s1_a_file_has_no_state_to_wait_for_and_is_read_in_a_thread() {
@@ -433,8 +471,9 @@ mod tests {
         let (mut editor, pipe) = io::pipe().unwrap();
         let direct = ready::Output::new(pipe.try_clone().unwrap());
         let mut output = Output { at_once: Some(direct), ..Output::new(pipe) };
-        let lines: Vec<Bytes> =
-            (0..100).map(|n| Bytes::from(format!("{n:0length$}", length = 4_000))).collect();
+        let lines: Vec<Bytes> = (0..100)
+            .map(|n| Bytes::from(format!("{n:0length$}", length = ready::LITTLE - 1)))
+            .collect();
         let mut at_once = 0;
         for line in &lines {
             output.line(line.clone());

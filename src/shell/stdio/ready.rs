@@ -8,17 +8,23 @@ use crate::wire::lines::{Line, Lines};
 use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
+use tokio::task::coop::consume_budget;
 
-/// What a pipe takes whole, or a socket, once it says that it takes something.
+/// What a pipe takes whole, or a socket, once it says that it takes something. Where another process
+/// writes there in between, the write waits for the editor to read.
 pub(super) const LITTLE: usize = rustix::pipe::PIPE_BUF;
 
 /// An input whose state is told; an error for what has none, as a file.
-pub(super) fn watch<T: AsRawFd>(input: T) -> io::Result<AsyncFd<T>> {
+pub(super) fn watch<T: AsRawFd + AsFd>(input: T) -> io::Result<AsyncFd<T>> {
+    if File::from(input.as_fd().try_clone_to_owned()?).metadata()?.is_file() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     #[expect(deprecated, reason = "its successor is unsafe; standard input is never closed by us")]
     AsyncFd::with_interest(input, Interest::READABLE)
 }
@@ -31,13 +37,20 @@ pub(super) async fn read_all(
 ) {
     let mut buffer = BytesMut::new();
     loop {
+        // A line that is long in coming does not keep the rest of the program from its work.
+        consume_budget().await;
         let Ok(mut ready) = input.readable_mut().await else { return };
-        if !is(ready.get_inner(), PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+        let mut batch = Vec::new();
+        let more = if is_in(ready.get_inner(), PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            read_batch(ready.get_inner_mut(), &mut buffer, &mut lines, &mut batch)
+        } else if ready.ready().is_read_closed() {
+            // The end of a named pipe that somebody else has opened since.
+            lines.finish(&mut batch);
+            false
+        } else {
             ready.clear_ready();
             continue;
-        }
-        let mut batch = Vec::new();
-        let more = read_batch(ready.get_inner_mut(), &mut buffer, &mut lines, &mut batch);
+        };
         let is_wanted = batch.is_empty() || batches.send(batch).await.is_ok();
         if !more || !is_wanted {
             return;
@@ -62,7 +75,7 @@ impl Output {
 
     /// Whether [`LITTLE`] bytes can be written without a wait.
     pub(super) fn takes_a_little(&self) -> bool {
-        is(&self.output, PollFlags::OUT)
+        is_in(&self.output, PollFlags::OUT)
     }
 
     pub(super) fn write(&mut self, lines: impl Iterator<Item = Bytes>) -> io::Result<()> {
@@ -83,7 +96,7 @@ impl fmt::Debug for Output {
 }
 
 /// Whether a descriptor is in such a state, and no other that is told.
-fn is(descriptor: &impl AsFd, states: PollFlags) -> bool {
+pub(super) fn is_in(descriptor: &impl AsFd, states: PollFlags) -> bool {
     let mut asked = [PollFd::new(descriptor, states)];
     let told = poll(&mut asked, Some(&Timespec::default()));
     let [asked] = asked;
