@@ -147,7 +147,7 @@ impl Output {
     pub(super) fn editor() -> Self {
         Self {
             #[cfg(unix)]
-            at_once: Some(ready::Output::new(io::stdout())),
+            at_once: ready::Output::new(io::stdout()),
             ..Self::new(io::stdout())
         }
     }
@@ -470,7 +470,7 @@ mod tests {
     fn p6_a_little_is_written_at_once_while_the_pipe_takes_it_and_in_order_after() {
         let (mut editor, pipe) = io::pipe().unwrap();
         let direct = ready::Output::new(pipe.try_clone().unwrap());
-        let mut output = Output { at_once: Some(direct), ..Output::new(pipe) };
+        let mut output = Output { at_once: direct, ..Output::new(pipe) };
         let lines: Vec<Bytes> = (0..100)
             .map(|n| Bytes::from(format!("{n:0length$}", length = ready::LITTLE - 1)))
             .collect();
@@ -493,12 +493,25 @@ mod tests {
         assert!(all.lines().eq(expected.chain(["last"])), "whole and in order");
     }
 
+    /// A terminal says that it takes something where it takes a byte.
+    #[cfg(unix)]
+    #[test]
+    fn p6_what_is_no_pipe_and_no_socket_is_written_to_in_the_thread() {
+        use std::os::unix::net::UnixStream;
+        let is_written_at_once = |output| ready::Output::new(output).is_some();
+        assert!(is_written_at_once(std::fs::File::from(std::os::fd::OwnedFd::from(
+            UnixStream::pair().unwrap().0
+        ))));
+        assert!(!is_written_at_once(std::fs::File::create("/dev/null").unwrap()));
+        assert!(!is_written_at_once(tempfile::tempfile().unwrap()));
+    }
+
     #[cfg(unix)]
     #[test]
     fn s7_an_output_that_broke_is_told_whoever_writes_to_it() {
         let (editor, pipe) = io::pipe().unwrap();
         let direct = ready::Output::new(pipe.try_clone().unwrap());
-        let mut output = Output { at_once: Some(direct), ..Output::new(pipe) };
+        let mut output = Output { at_once: direct, ..Output::new(pipe) };
         drop(editor);
         output.line(Bytes::from_static(b"line"));
         output.send();

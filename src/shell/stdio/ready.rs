@@ -8,9 +8,10 @@ use crate::wire::lines::{Line, Lines};
 use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
@@ -22,7 +23,7 @@ pub(super) const LITTLE: usize = rustix::pipe::PIPE_BUF;
 
 /// An input whose state is told; an error for what has none, as a file.
 pub(super) fn watch<T: AsRawFd + AsFd>(input: T) -> io::Result<AsyncFd<T>> {
-    if File::from(input.as_fd().try_clone_to_owned()?).metadata()?.is_file() {
+    if kind(&input)?.is_file() {
         return Err(io::ErrorKind::Unsupported.into());
     }
     #[expect(deprecated, reason = "its successor is unsafe; standard input is never closed by us")]
@@ -69,8 +70,11 @@ trait Descriptor: Write + AsFd + Send {}
 impl<T: Write + AsFd + Send> Descriptor for T {}
 
 impl Output {
-    pub(super) fn new(output: impl Write + AsFd + Send + 'static) -> Self {
-        Self { output: Box::new(output), block: Vec::with_capacity(LITTLE) }
+    /// `None` for what may say that it takes something and mean a byte, as a terminal does.
+    pub(super) fn new(output: impl Write + AsFd + Send + 'static) -> Option<Self> {
+        let kind = kind(&output).ok()?;
+        let is_known = kind.is_fifo() || kind.is_socket();
+        is_known.then(|| Self { output: Box::new(output), block: Vec::with_capacity(LITTLE) })
     }
 
     /// Whether [`LITTLE`] bytes can be written without a wait.
@@ -93,6 +97,10 @@ impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Output").finish_non_exhaustive()
     }
+}
+
+fn kind(descriptor: &impl AsFd) -> io::Result<FileType> {
+    Ok(File::from(descriptor.as_fd().try_clone_to_owned()?).metadata()?.file_type())
 }
 
 /// Whether a descriptor is in such a state, and no other that is told.
