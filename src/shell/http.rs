@@ -227,7 +227,7 @@ impl Link {
     }
 
     async fn opened(&self, open: Open) -> Result<(reqwest::Response, Place), Failure> {
-        let place = self.clients.for_stream().await?;
+        let place = self.clients.for_stream(open.stream.session.as_ref()).await?;
         let headers = self.headers(open.renew_credential).await?;
         let outgoing = Outgoing::stream(&self.remote.url, headers)
             .of(Some(&open.connection), open.stream.session.as_ref())?

@@ -11,6 +11,7 @@ use super::trouble::{Reason, Trouble};
 use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
+use crate::core::SessionId;
 use reqwest::cookie::Jar;
 use reqwest::header::{COOKIE, HOST};
 use reqwest::{Client, ClientBuilder, Response, Url, redirect};
@@ -37,7 +38,7 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 const IDLE_HTTP1: Duration = Duration::from_secs(4);
 /// The same where TLS chose the version: below the 60 s of common proxies.
 const IDLE: Duration = Duration::from_secs(50);
-/// Streams that one client takes. Servers allow about 100 on one HTTP/2 connection, and more would
+/// Streams of sessions that one client takes. Servers allow about 100 on one HTTP/2 connection, and more would
 /// wait without anyone seeing it.
 const STREAMS_PER_CLIENT: usize = 64;
 
@@ -85,6 +86,8 @@ struct Shared {
     protocol: Protocol,
     client: Client,
     token: Arc<()>,
+    /// How many streams it takes.
+    room: usize,
 }
 
 /// A place for one stream, held for as long as the stream lives.
@@ -133,14 +136,17 @@ impl Clients {
         }
     }
 
-    /// A client with room for one more stream.
-    pub(super) async fn for_stream(&self) -> Result<Place, Failure> {
+    /// A client with room for one more stream of a session, or one of its own for the connection's:
+    /// beside others, what opens those would hold up what comes on it, such as the answer to a new session.
+    pub(super) async fn for_stream(&self, session: Option<&SessionId>) -> Result<Place, Failure> {
         let protocol = self.protocol().await?;
+        let room = if session.is_some() { STREAMS_PER_CLIENT } else { 1 };
         let mut streams = lock(&self.streams);
-        if let Some(shared) = streams.iter().find(|shared| shared.has_room(protocol)) {
+        let mut fitting = streams.iter().filter(|it| it.protocol == protocol && it.room == room);
+        if let Some(shared) = fitting.find(|shared| shared.has_room()) {
             return Ok(shared.place());
         }
-        let shared = self.shared(protocol)?;
+        let shared = Shared { room, ..self.shared(protocol)? };
         let place = shared.place();
         streams.push(shared);
         Ok(place)
@@ -233,7 +239,7 @@ impl Clients {
     }
 
     fn shared(&self, protocol: Protocol) -> Result<Shared, Failure> {
-        Ok(Shared { protocol, client: self.client(protocol)?, token: Arc::default() })
+        Ok(Shared { protocol, client: self.client(protocol)?, token: Arc::default(), room: 0 })
     }
 
     fn client(&self, protocol: Protocol) -> Result<Client, Failure> {
@@ -273,9 +279,9 @@ impl Clients {
 }
 
 impl Shared {
-    fn has_room(&self, protocol: Protocol) -> bool {
+    fn has_room(&self) -> bool {
         // One of the tokens is the client's own.
-        self.protocol == protocol && Arc::strong_count(&self.token) <= STREAMS_PER_CLIENT
+        Arc::strong_count(&self.token) <= self.room
     }
 
     fn place(&self) -> Place {

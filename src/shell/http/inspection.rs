@@ -204,7 +204,7 @@ impl Link {
         cursor: Option<&Bytes>,
     ) -> Result<Opened, Lost> {
         let lost = |failure| self.lost(failure);
-        let place = self.clients.for_stream().await.map_err(lost)?;
+        let place = self.clients.for_stream(None).await.map_err(lost)?;
         let headers = self.headers(false).await.map_err(lost)?;
         let outgoing = Outgoing::stream(&self.remote.url, headers)
             .of(Some(connection), None)
