@@ -28,6 +28,19 @@ fn x1_a_word_that_lost_its_quotes_is_not_shown() {
         assert!(errors.contains(tip) && errors.contains("Usage: "), "{words:?}: {errors}");
         assert!(!errors.contains("s3cret") && !errors.contains("Bearer"), "{words:?}: {errors}");
     }
+    // Where the URL is missing, the word stands in its place.
+    for words in [
+        &["connect", "--header", "X-Api-Key:", "s3cret"][..],
+        &["connect", "--bearer-command", "echo", "s3cret"],
+        &["connect", "eyJ0.eyJz.s3cret"],
+        &["doctor", "S3CRET-s3cret"],
+        &["config", "show", "sk-ant-api03-s3cret-s3cret-s3cret"],
+    ] {
+        let (code, output, errors) = run(words, &[]);
+        let told = format!("{output}{errors}");
+        assert!(code != Some(0) && told.contains("what follows `"), "{words:?}: {told}");
+        assert!(!told.to_lowercase().contains("s3cret"), "{words:?}: {told}");
+    }
     // A slip in a flag or a command is found by its name.
     for (words, shown) in [
         (&["connect", url, "--heder", "X-A: s3cret"][..], "'--heder'"),
