@@ -20,7 +20,8 @@ fn x1_a_word_that_lost_its_quotes_is_not_shown() {
         ),
         (&["connect", "--header", "Authorization:", "Bearer", "s3cret", url], "put a value that"),
         (&["doctor", url, "s3cret"], "put a value that"),
-        (&["connect", url, "--s3cret"], "put a value that"),
+        (&["connect", url, "--s3cret"], "unexpected argument '…'"),
+        (&["connect", url, "--header-s3cret"], "unexpected argument '…'"),
         (&["https://anna:s3cret@host"], "a command comes first: acp-tether connect URL"),
     ] {
         let (code, output, errors) = run(words, &[]);
@@ -56,6 +57,28 @@ fn x1_a_word_that_lost_its_quotes_is_not_shown() {
 }
 
 #[test]
+fn a_slip_is_told_by_its_name_and_with_what_was_meant() {
+    let url = "https://host";
+    for (words, shown) in [
+        (
+            &["connect", "--http2", url][..],
+            "'--http2' found\n\n  tip: a similar argument exists: '--http'",
+        ),
+        (
+            &["connect", "--Hold", "1m", url],
+            "'--Hold' found\n\n  tip: a similar argument exists: '--hold'",
+        ),
+        (&["doctor", "--connect_timeout", "1s", url], "exists: '--connect-timeout'"),
+        (&["close", "a", "b"], "'b' found"),
+        (&["sessions", "x"], "'x' found"),
+    ] {
+        let (code, _, errors) = run(words, &[]);
+        assert_eq!(code, Some(2), "{words:?}");
+        assert!(errors.contains(shown) && !errors.contains("quotes"), "{words:?}: {errors}");
+    }
+}
+
+#[test]
 fn nothing_that_was_typed_or_stands_in_a_file_commands_a_terminal() {
     let named = File::new(
         &format!("[remotes.\"a{ESCAPE}\"]\nurl = 'http://h'").replace('\u{1b}', "\\u001b"),
@@ -85,6 +108,13 @@ fn nothing_that_was_typed_or_stands_in_a_file_commands_a_terminal() {
         &["man", ESCAPE],
         &["completions", ESCAPE],
         &["close", ESCAPE],
+        &["close", "a", ESCAPE],
+        &["connect", "http://h", &format!("-{ESCAPE}")],
+        &["connect", "http://h", &format!("--hold{ESCAPE}")],
+        &["transcript", "play", ESCAPE],
+        &["transcript", "play", "\u{202e}x"],
+        &["transcript", "play", "--core", "--bridge", ESCAPE, "x"],
+        &["transcript", "play", "--bridge", ESCAPE, "Cargo.toml"],
     ] {
         let (code, _, errors) = run(words, &[]);
         assert!(code != Some(0) && !errors.is_empty(), "{words:?}: {code:?} {errors}");
