@@ -211,6 +211,22 @@ fn config_check_warns_of_directories_where_no_file_can_be_made() {
         }
     }
     assert_eq!(fs::read_dir(there).unwrap().count(), 0);
+    let file = format!("{there}/file");
+    fs::write(&file, "").unwrap();
+    let taken = "it is there already: name a directory, or a file that does not exist yet";
+    for (key, path, expected) in [
+        ("log-file", there, Some("it is not a file")),
+        ("log-file", &file, None),
+        ("log-file", "/dev/null", None),
+        ("record", there, None),
+        ("record", &file, Some(taken)),
+    ] {
+        let file = remote(key, path);
+        let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+        let told =
+            expected.map(|why| format!("acp-tether: warning: {}:3: `{key}`: {why}\n", file.path()));
+        assert_eq!((code, errors), (Some(0), told.unwrap_or_default()), "{key} {path}");
+    }
 }
 
 #[cfg(unix)]
@@ -225,12 +241,17 @@ fn x1_config_check_warns_of_a_secret_in_a_file_that_others_can_read() {
         (header("${KEY}"), 0o644, false),
         ("[remotes.a]\nurl = \"http://h\"\nproxy = \"http://a:s3cret@p\"".to_owned(), 0o644, true),
         ("[remotes.a]\n\nurl = \"http://h?token=s3cret\"".to_owned(), 0o644, true),
+        ("[remotes.a]\n\nurl = \"http://h?key=${K}\"".to_owned(), 0o644, true),
     ] {
         let file = File::new(&text);
         fs::set_permissions(&file.path, fs::Permissions::from_mode(mode)).unwrap();
         let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
         assert_eq!(code, Some(0));
         assert_eq!(errors.contains(":3: others can read this file"), is_warned, "{errors}");
+        // Nothing is expanded in a URL.
+        let is_of_url = text.contains("\n\nurl");
+        assert_eq!(errors.contains("or write ${NAME} for"), is_warned && !is_of_url, "{errors}");
+        assert_eq!(errors.contains("or send it in a header"), is_of_url, "{errors}");
         assert!(!errors.contains("s3cret"), "{errors}");
     }
 }

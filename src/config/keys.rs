@@ -26,6 +26,10 @@ pub const CLIENT_CERT: &str = "client-cert";
 pub const CLIENT_KEY: &str = "client-key";
 /// The flag of hosts whose certificates are not checked.
 pub const INSECURE: &str = "insecure";
+/// The flag of the file of the log.
+pub const LOG_FILE: &str = "log-file";
+/// The flag of the file of a recording, or of a directory for several.
+pub const RECORD: &str = "record";
 /// The table of headers of a remote.
 pub const HEADERS: &str = "headers";
 
