@@ -86,7 +86,7 @@ fn x1_s9_a_name_a_file_or_a_variable_that_cannot_be_used_is_told_at_initialize()
         (&["unset", "--config", file.path()], &[], "ACP_TETHER_UNSET is not set"),
         (&["work", "--config", syntax.path()], &[], "config.toml:3: string values must be quoted"),
         (&["work", "--config", "/no/such/file"], &[], "/no/such/file: cannot be read"),
-        (&["work", "--config", "/"], &[], "/: is no file"),
+        (&["work", "--config", "/"], &[], "/: cannot be read: it is not a file"),
         (&["work"], &no_config, "/no/such/directory/acp-tether/config.toml: cannot be read"),
         (&["http://a"], &[("ACP_TETHER_HOLD", "s3cret")], "variable ACP_TETHER_HOLD: expected"),
     ];
@@ -111,7 +111,7 @@ fn a_fifo_is_no_configuration_file_and_is_not_waited_for() {
     assert!(made.is_ok_and(|status| status.success()));
     let (code, output, _) = run(&["connect", "work", "--config", path.to_str().unwrap()], &[]);
     assert_eq!(code, Some(78));
-    assert!(output.contains("is no file"), "{output}");
+    assert!(output.contains("it is not a file"), "{output}");
 }
 
 #[test]
