@@ -5,6 +5,7 @@ use super::keys::{
     self, HEADER, HEADERS, INSECURE, Keys, Setting, Source, URL, is_switch, is_text, suggestion,
 };
 use super::{SAME, fitting, kind};
+use crate::printable::is_printable;
 use clap::{Arg, ArgAction};
 use etcetera::BaseStrategy;
 use std::collections::BTreeMap;
@@ -260,7 +261,8 @@ fn unfit_name(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("a name that is empty cannot be typed"),
         _ if name.contains("://") => Some("a name with :// is taken for a URL"),
-        _ if name.contains(char::is_control) => {
+        _ if name.starts_with('-') => Some("a name that begins with - is taken for a flag"),
+        _ if !name.chars().all(is_printable) => {
             Some("a name with control characters cannot be typed")
         }
         _ => None,
@@ -447,6 +449,8 @@ mod tests {
             ("a://b", "a name with :// is taken for a URL"),
             ("", "a name that is empty cannot be typed"),
             ("a\\u001bb", "a name with control characters cannot be typed"),
+            ("a\\u202eb", "a name with control characters cannot be typed"),
+            ("--hold", "a name that begins with - is taken for a flag"),
         ] {
             let named = problems(format!("[remotes.\"{name}\"]\n{url}"));
             assert_eq!(named, [format!("c:1: {expected}: choose another")]);
