@@ -487,6 +487,10 @@ fn the_manual_has_a_page_for_every_command() {
         // A URL that is divided cannot be copied.
         assert!(page.contains("\n.nh\n.SH NAME\n"), "{words:?}");
     }
+    let names: Vec<_> =
+        Cli::command().get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    let all = format!("for command in {}; do", names.join(" "));
+    assert!(fs::read_to_string(place("README.md")).unwrap().contains(&all), "{all}");
     let (code, page, errors) = run(&["man", "nothing"], &[]);
     assert_eq!((code, &*page), (Some(2), ""));
     assert!(errors.contains("there is no command `nothing`"), "{errors}");
