@@ -86,7 +86,7 @@ fn x1_s9_a_name_a_file_or_a_variable_that_cannot_be_used_is_told_at_initialize()
         (&["unset", "--config", file.path()], &[], "ACP_TETHER_UNSET is not set"),
         (&["work", "--config", syntax.path()], &[], "config.toml:3: string values must be quoted"),
         (&["work", "--config", "/no/such/file"], &[], "/no/such/file: cannot be read"),
-        (&["work", "--config", "/"], &[], "/: is no file"),
+        (&["work", "--config", "/"], &[], "/: cannot be read: it is not a file"),
         (&["work"], &no_config, "/no/such/directory/acp-tether/config.toml: cannot be read"),
         (&["http://a"], &[("ACP_TETHER_HOLD", "s3cret")], "variable ACP_TETHER_HOLD: expected"),
     ];
@@ -111,7 +111,7 @@ fn a_fifo_is_no_configuration_file_and_is_not_waited_for() {
     assert!(made.is_ok_and(|status| status.success()));
     let (code, output, _) = run(&["connect", "work", "--config", path.to_str().unwrap()], &[]);
     assert_eq!(code, Some(78));
-    assert!(output.contains("is no file"), "{output}");
+    assert!(output.contains("it is not a file"), "{output}");
 }
 
 #[test]
@@ -211,6 +211,22 @@ fn config_check_warns_of_directories_where_no_file_can_be_made() {
         }
     }
     assert_eq!(fs::read_dir(there).unwrap().count(), 0);
+    let file = format!("{there}/file");
+    fs::write(&file, "").unwrap();
+    let taken = "it is there already: name a directory, or a file that does not exist yet";
+    for (key, path, expected) in [
+        ("log-file", there, Some("it is not a file")),
+        ("log-file", &file, None),
+        ("log-file", "/dev/null", None),
+        ("record", there, None),
+        ("record", &file, Some(taken)),
+    ] {
+        let file = remote(key, path);
+        let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
+        let told =
+            expected.map(|why| format!("acp-tether: warning: {}:3: `{key}`: {why}\n", file.path()));
+        assert_eq!((code, errors), (Some(0), told.unwrap_or_default()), "{key} {path}");
+    }
 }
 
 #[cfg(unix)]
@@ -225,12 +241,17 @@ fn x1_config_check_warns_of_a_secret_in_a_file_that_others_can_read() {
         (header("${KEY}"), 0o644, false),
         ("[remotes.a]\nurl = \"http://h\"\nproxy = \"http://a:s3cret@p\"".to_owned(), 0o644, true),
         ("[remotes.a]\n\nurl = \"http://h?token=s3cret\"".to_owned(), 0o644, true),
+        ("[remotes.a]\n\nurl = \"http://h?key=${K}\"".to_owned(), 0o644, true),
     ] {
         let file = File::new(&text);
         fs::set_permissions(&file.path, fs::Permissions::from_mode(mode)).unwrap();
         let (code, _, errors) = run(&["config", "check", "--config", file.path()], &[]);
         assert_eq!(code, Some(0));
         assert_eq!(errors.contains(":3: others can read this file"), is_warned, "{errors}");
+        // Nothing is expanded in a URL.
+        let is_of_url = text.contains("\n\nurl");
+        assert_eq!(errors.contains("or write ${NAME} for"), is_warned && !is_of_url, "{errors}");
+        assert_eq!(errors.contains("or send it in a header"), is_of_url, "{errors}");
         assert!(!errors.contains("s3cret"), "{errors}");
     }
 }
@@ -466,6 +487,10 @@ fn the_manual_has_a_page_for_every_command() {
         // A URL that is divided cannot be copied.
         assert!(page.contains("\n.nh\n.SH NAME\n"), "{words:?}");
     }
+    let names: Vec<_> =
+        Cli::command().get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    let all = format!("for command in {}; do", names.join(" "));
+    assert!(fs::read_to_string(place("README.md")).unwrap().contains(&all), "{all}");
     let (code, page, errors) = run(&["man", "nothing"], &[]);
     assert_eq!((code, &*page), (Some(2), ""));
     assert!(errors.contains("there is no command `nothing`"), "{errors}");

@@ -20,7 +20,8 @@ pub fn printable_json(text: &str) -> String {
     shown
 }
 
-fn is_printable(char: char) -> bool {
+/// Whether a character does nothing to a terminal.
+pub(crate) fn is_printable(char: char) -> bool {
     let turns = matches!(
         char,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

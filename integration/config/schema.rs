@@ -30,6 +30,8 @@ const PROXY: &str =
 const OPEN: &str = r"\$\{(?:\}|[^}]*$)";
 /// No control characters but tabs; those around it are taken away.
 const VALUE: &str = r"^\s*[^\u0000-\u0008\u000a-\u001f\u007f]*\s*$";
+/// What no name may hold: control characters, ends of lines, and what changes the direction of writing.
+const UNPRINTABLE: &str = r"\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069";
 /// What HTTP calls a token.
 const TOKEN: &str = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
 
@@ -85,7 +87,7 @@ fn described() -> Value {
             "remotes": {
                 "type": "object",
                 "description": "The remotes by name, for `acp-tether connect NAME`.",
-                "propertyNames": { "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$", "not": { "pattern": "://" } },
+                "propertyNames": { "pattern": format!("^[^-{UNPRINTABLE}][^{UNPRINTABLE}]*$"), "not": { "pattern": "://" } },
                 "additionalProperties": {
                     "type": "object",
                     "required": ["url"],
@@ -276,9 +278,16 @@ fn what_the_schema_refuses_and_takes_the_program_refuses_and_takes() {
     cases.push((wss("transport = 'ws'"), true));
     cases.push((wss("transport = 'http'"), false));
     cases.push((wss("record = 'a'"), false));
-    for (name, is_taken) in
-        [("'b c'", true), ("''", false), ("'b://c'", false), ("\"b\\u001b\"", false)]
-    {
+    for (name, is_taken) in [
+        ("'b c'", true),
+        ("''", false),
+        ("'b://c'", false),
+        ("\"b\\u001b\"", false),
+        ("-b", false),
+        ("b-", true),
+        ("\"b\\u202e\"", false),
+        ("\"\\u2066b\"", false),
+    ] {
         cases.push((format!("[remotes.{name}]\nurl = 'http://h'"), is_taken));
     }
     for (whole, is_taken) in [

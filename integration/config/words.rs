@@ -20,13 +20,27 @@ fn x1_a_word_that_lost_its_quotes_is_not_shown() {
         ),
         (&["connect", "--header", "Authorization:", "Bearer", "s3cret", url], "put a value that"),
         (&["doctor", url, "s3cret"], "put a value that"),
-        (&["connect", url, "--s3cret"], "put a value that"),
+        (&["connect", url, "--s3cret"], "unexpected argument '…'"),
+        (&["connect", url, "--header-s3cret"], "unexpected argument '…'"),
         (&["https://anna:s3cret@host"], "a command comes first: acp-tether connect URL"),
     ] {
         let (code, output, errors) = run(words, &[]);
         assert_eq!((code, &*output), (Some(2), ""), "{words:?}");
         assert!(errors.contains(tip) && errors.contains("Usage: "), "{words:?}: {errors}");
         assert!(!errors.contains("s3cret") && !errors.contains("Bearer"), "{words:?}: {errors}");
+    }
+    // Where the URL is missing, the word stands in its place.
+    for words in [
+        &["connect", "--header", "X-Api-Key:", "s3cret"][..],
+        &["connect", "--bearer-command", "echo", "s3cret"],
+        &["connect", "eyJ0.eyJz.s3cret"],
+        &["doctor", "S3CRET-s3cret"],
+        &["config", "show", "sk-ant-api03-s3cret-s3cret-s3cret"],
+    ] {
+        let (code, output, errors) = run(words, &[]);
+        let told = format!("{output}{errors}");
+        assert!(code != Some(0) && told.contains("what follows `"), "{words:?}: {told}");
+        assert!(!told.to_lowercase().contains("s3cret"), "{words:?}: {told}");
     }
     // A slip in a flag or a command is found by its name.
     for (words, shown) in [
@@ -39,6 +53,28 @@ fn x1_a_word_that_lost_its_quotes_is_not_shown() {
         let (code, _, errors) = run(words, &[]);
         assert_eq!(code, Some(2), "{words:?}");
         assert!(errors.contains(shown) && !errors.contains("s3cret"), "{words:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_slip_is_told_by_its_name_and_with_what_was_meant() {
+    let url = "https://host";
+    for (words, shown) in [
+        (
+            &["connect", "--http2", url][..],
+            "'--http2' found\n\n  tip: a similar argument exists: '--http'",
+        ),
+        (
+            &["connect", "--Hold", "1m", url],
+            "'--Hold' found\n\n  tip: a similar argument exists: '--hold'",
+        ),
+        (&["doctor", "--connect_timeout", "1s", url], "exists: '--connect-timeout'"),
+        (&["close", "a", "b"], "'b' found"),
+        (&["sessions", "x"], "'x' found"),
+    ] {
+        let (code, _, errors) = run(words, &[]);
+        assert_eq!(code, Some(2), "{words:?}");
+        assert!(errors.contains(shown) && !errors.contains("quotes"), "{words:?}: {errors}");
     }
 }
 
@@ -72,6 +108,13 @@ fn nothing_that_was_typed_or_stands_in_a_file_commands_a_terminal() {
         &["man", ESCAPE],
         &["completions", ESCAPE],
         &["close", ESCAPE],
+        &["close", "a", ESCAPE],
+        &["connect", "http://h", &format!("-{ESCAPE}")],
+        &["connect", "http://h", &format!("--hold{ESCAPE}")],
+        &["transcript", "play", ESCAPE],
+        &["transcript", "play", "\u{202e}x"],
+        &["transcript", "play", "--core", "--bridge", ESCAPE, "x"],
+        &["transcript", "play", "--bridge", ESCAPE, "Cargo.toml"],
     ] {
         let (code, _, errors) = run(words, &[]);
         assert!(code != Some(0) && !errors.is_empty(), "{words:?}: {code:?} {errors}");

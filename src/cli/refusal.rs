@@ -15,25 +15,40 @@ const TYPED: [ContextKind; 3] =
 /// The longest word that may be a command with a slip in it.
 const LONGEST: usize = 12;
 
+/// By how much a flag with a slip in it may be longer than the right one: more may be its value.
+const SLIP: usize = 2;
+
+/// What the usage of a command says that has `--header`.
+const TARGET: &str = "URL|NAME";
+
 /// The same error, as it may be shown.
 pub fn shown(mut error: Error) -> Error {
     for kind in TYPED {
         let Some(ContextValue::String(word)) = error.get(kind) else { continue };
+        let word = printable(word);
         let tip = match (error.kind(), kind) {
-            (ErrorKind::UnknownArgument, ContextKind::InvalidArg) if !is_flag(word) => {
-                "put a value that has spaces in quotes: --header 'NAME: VALUE'"
+            (ErrorKind::UnknownArgument, ContextKind::InvalidArg) if word.starts_with('-') => {
+                if is_flag(&word) || is_slip(&word, &error) {
+                    continue;
+                }
+                None
             }
-            (ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand) if !is_command(word) => {
-                "a command comes first: acp-tether connect URL"
+            (ErrorKind::UnknownArgument, ContextKind::InvalidArg) if takes_headers(&error) => {
+                Some("put a value that has spaces in quotes: --header 'NAME: VALUE'")
+            }
+            (ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand)
+                if !is_command(&word) =>
+            {
+                Some("a command comes first: acp-tether connect URL")
             }
             _ => {
-                let word = printable(word);
                 error.insert(kind, ContextValue::String(word));
                 continue;
             }
         };
         error.insert(kind, ContextValue::String(HIDDEN.to_owned()));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        let tips = tip.into_iter().map(Into::into).collect();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
     error
 }
@@ -41,7 +56,22 @@ pub fn shown(mut error: Error) -> Error {
 /// Whether a word looks like a flag.
 fn is_flag(word: &str) -> bool {
     let is_long = word.strip_prefix("--").is_some_and(is_name);
-    is_long || word.len() == 2 && word.starts_with('-')
+    is_long || word.len() == 2
+}
+
+/// Whether a word is a flag but for a slip, and holds nothing behind it.
+fn is_slip(word: &str, error: &Error) -> bool {
+    let Some(ContextValue::String(right)) = error.get(ContextKind::SuggestedArg) else {
+        return false;
+    };
+    let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
+    word.len() <= right.len() + SLIP && word.chars().all(is_letter)
+}
+
+/// Whether the command that was typed has `--header`.
+fn takes_headers(error: &Error) -> bool {
+    let usage = error.get(ContextKind::Usage);
+    matches!(usage, Some(ContextValue::StyledStr(usage)) if usage.to_string().contains(TARGET))
 }
 
 /// Whether a word looks like a command.

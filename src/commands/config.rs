@@ -2,12 +2,14 @@
 
 use super::table::lines;
 use crate::cli::{Check, Config as Words, List, Show};
-use crate::config::file::{self, File, Remote};
-use crate::config::keys::{self, HEADER, INSECURE, Keys, PROXY, Setting, Source, URL};
+use crate::config::file::{self, Remote};
+use crate::config::keys::{
+    self, BEARER_COMMAND, HEADER, INSECURE, Keys, LOG_FILE, PROXY, RECORD, Setting, Source, URL,
+};
 use crate::config::layers::{self, Effective, Refused};
 use crate::config::tls::Unchecked;
 use crate::config::{
-    Config, endpoint, exposed_query, is_usual_name, proxy, redacted, secret_header,
+    Config, endpoint, exposed_query, is_usual_name, kind, proxy, redacted, secret_header,
 };
 use crate::printable::{printable, printable_json};
 use clap::ArgMatches;
@@ -15,6 +17,7 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use std::env::VarError;
 use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,7 +45,7 @@ pub fn run(words: &Words, typed: &ArgMatches) -> ExitCode {
 /// What there is to say of a file that can be used, or all its problems.
 fn check(flags: &Check) -> Result<String, Vec<String>> {
     let keys = Keys::new();
-    let (path, File { remotes, mut problems }) = read(flags.config.as_ref(), &keys)?;
+    let (path, file::File { remotes, mut problems }) = read(flags.config.as_ref(), &keys)?;
     let unchecked = remotes.iter().filter_map(|remote| unchecked(&path, remote));
     let unwritable = remotes.iter().flat_map(|remote| unwritable(&path, remote));
     let warnings = readable_secret(&path, &remotes).into_iter().chain(unchecked).chain(unwritable);
@@ -59,7 +62,7 @@ fn check(flags: &Check) -> Result<String, Vec<String>> {
 
 /// The names of the remotes, those too that have problems.
 fn list(flags: &List) -> Result<String, Vec<String>> {
-    let (path, File { remotes, problems }) = read(flags.config.as_ref(), &Keys::new())?;
+    let (path, file::File { remotes, problems }) = read(flags.config.as_ref(), &Keys::new())?;
     match problems.is_empty() {
         true => Ok(remotes.iter().map(|remote| printable(&remote.name) + "\n").collect()),
         false => Err(problems.iter().map(|problem| problem.of(&path).to_string()).collect()),
@@ -67,7 +70,7 @@ fn list(flags: &List) -> Result<String, Vec<String>> {
 }
 
 /// The file that is named, or that of the user.
-fn read(named: Option<&PathBuf>, keys: &Keys) -> Result<(PathBuf, File), Vec<String>> {
+fn read(named: Option<&PathBuf>, keys: &Keys) -> Result<(PathBuf, file::File), Vec<String>> {
     let one = |problem: &dyn Display| vec![problem.to_string()];
     let path = layers::path(named.cloned(), environment).map_err(|error| one(&error))?;
     let file = file::read(&path, keys).map_err(|problem| one(&problem.of(&path)))?;
@@ -78,21 +81,34 @@ fn read(named: Option<&PathBuf>, keys: &Keys) -> Result<(PathBuf, File), Vec<Str
 /// an editor starts `connect`.
 fn unwritable(path: &Path, remote: &Remote) -> impl Iterator<Item = String> {
     remote.settings.iter().filter_map(|setting| {
-        let named = Path::new(&setting.value);
-        if !matches!(setting.key.as_str(), "log-file" | "record") || named.is_relative() {
-            return None;
-        }
-        let directory = if named.is_dir() { named } else { named.parent()? };
-        let why = if !directory.is_dir() {
-            "its directory is not there"
-        } else if !named.is_file() && tempfile::tempfile_in(directory).is_err() {
-            "its directory cannot be written to"
-        } else {
-            return None;
+        let named = Some(Path::new(&setting.value)).filter(|named| named.is_absolute())?;
+        let why = match (setting.key.as_str(), named.exists()) {
+            (LOG_FILE, true) => {
+                let append = |()| File::options().append(true).open(named);
+                kind::to_append(named).and_then(append).err()?.to_string()
+            }
+            (RECORD, true) if named.is_dir() => no_new_file(named)?.to_owned(),
+            (RECORD, true) => {
+                "it is there already: name a directory, or a file that does not exist yet"
+                    .to_owned()
+            }
+            (LOG_FILE | RECORD, false) => no_new_file(named.parent()?)?.to_owned(),
+            _ => return None,
         };
         let place = place(&setting.source, Some(path));
         Some(format!("warning: {place}: `{}`: {why}", setting.key))
     })
+}
+
+/// Why no file can be made in a directory.
+fn no_new_file(directory: &Path) -> Option<&'static str> {
+    if !directory.is_dir() {
+        Some("its directory is not there")
+    } else if tempfile::tempfile_in(directory).is_err() {
+        Some("its directory cannot be written to")
+    } else {
+        None
+    }
 }
 
 /// A warning, where a file that holds a secret can be read by others.
@@ -108,9 +124,12 @@ fn readable_secret(path: &Path, remotes: &[Remote]) -> Option<String> {
         _ => false,
     };
     let secret = settings.into_iter().find(is_secret)?;
+    let instead = match secret.key.as_str() {
+        URL => "send it in a header, if the agent allows that: a URL holds no ${NAME}",
+        _ => "write ${NAME} for an environment variable",
+    };
     Some(format!(
-        "warning: {}: others can read this file, and `{}` seems to be a secret: chmod 600 it, or write \
-         ${{NAME}} for an environment variable",
+        "warning: {}: others can read this file, and `{}` seems to hold a secret: chmod 600 it, or {instead}",
         place(&secret.source, Some(path)),
         secret.shown_key()
     ))
@@ -226,7 +245,7 @@ fn masked(setting: &Setting) -> String {
     let value = setting.value.to_string_lossy();
     match (setting.key.as_str(), Url::parse(&value)) {
         (HEADER, _) => HIDDEN.to_owned(),
-        ("bearer-command", _) => match value.split_whitespace().next() {
+        (BEARER_COMMAND, _) => match value.split_whitespace().next() {
             Some(program) if !is_word(program) => HIDDEN.to_owned(),
             Some(program) if program == value => value.into_owned(),
             Some(program) => format!("{program} …"),

@@ -11,7 +11,6 @@ use crate::transcript::virtual_player;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -176,7 +175,7 @@ fn play_all(files: &[File], with: &With, jobs: usize) -> ExitCode {
         "{passed} passed, {failed} failed, {skipped} skipped ({seconds:.1} s)"
     );
     if passed + failed == 0 {
-        tell(&"nothing was played: every file was skipped");
+        tell("nothing was played: every file was skipped");
     }
     if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -265,6 +264,6 @@ fn show<Line: AsRef<str>>(
 }
 
 /// Tells a person; there is nowhere left to tell that this failed.
-fn tell(text: &dyn Display) {
-    let _ = writeln!(io::stderr(), "acp-tether: {text}");
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "acp-tether: {}", printable(text));
 }

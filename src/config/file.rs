@@ -4,13 +4,14 @@
 use super::keys::{
     self, HEADER, HEADERS, INSECURE, Keys, Setting, Source, URL, is_switch, is_text, suggestion,
 };
-use super::{SAME, fitting};
+use super::{SAME, fitting, kind};
+use crate::printable::is_printable;
 use clap::{Arg, ArgAction};
 use etcetera::BaseStrategy;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File as Opened};
+use std::fs::File as Opened;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -132,14 +133,11 @@ pub(crate) fn read(path: &Path, keys: &Keys) -> Result<File, Problem> {
     Ok(file)
 }
 
-/// The text of a file that is one, and not too large.
+/// The text of a file that can be read, and is not too large.
 fn text(path: &Path) -> Result<String, (Option<usize>, String)> {
     let refused = |text: String| (None, text);
     let failed = |error: std::io::Error| refused(format!("cannot be read: {error}"));
-    // To open what is no file can wait for ever.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(refused("is no file: name a file in TOML".to_owned()));
-    }
+    kind::to_read(path).map_err(failed)?;
     let mut bytes = Vec::new();
     let limit = u64::try_from(LARGEST + 1).unwrap_or(u64::MAX);
     Opened::open(path).map_err(failed)?.take(limit).read_to_end(&mut bytes).map_err(failed)?;
@@ -263,7 +261,8 @@ fn unfit_name(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("a name that is empty cannot be typed"),
         _ if name.contains("://") => Some("a name with :// is taken for a URL"),
-        _ if name.contains(char::is_control) => {
+        _ if name.starts_with('-') => Some("a name that begins with - is taken for a flag"),
+        _ if !name.chars().all(is_printable) => {
             Some("a name with control characters cannot be typed")
         }
         _ => None,
@@ -307,6 +306,7 @@ fn plain(value: &DeValue<'_>, is_switch: bool, is_text: bool) -> Result<String, 
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// A file that a program wrote.
     #[test]
@@ -449,6 +449,8 @@ mod tests {
             ("a://b", "a name with :// is taken for a URL"),
             ("", "a name that is empty cannot be typed"),
             ("a\\u001bb", "a name with control characters cannot be typed"),
+            ("a\\u202eb", "a name with control characters cannot be typed"),
+            ("--hold", "a name that begins with - is taken for a flag"),
         ] {
             let named = problems(format!("[remotes.\"{name}\"]\n{url}"));
             assert_eq!(named, [format!("c:1: {expected}: choose another")]);

@@ -16,6 +16,8 @@ pub const CONFIG: &str = "config";
 pub const URL: &str = "url";
 /// The flag of one header; in the file, [`HEADERS`] is a table of them.
 pub const HEADER: &str = "header";
+/// The flag of the command that prints a token.
+pub const BEARER_COMMAND: &str = "bearer-command";
 /// The flag of a proxy, whose URL may hold a password.
 pub const PROXY: &str = "proxy";
 /// The flag of the certificate that says who we are.
@@ -24,6 +26,10 @@ pub const CLIENT_CERT: &str = "client-cert";
 pub const CLIENT_KEY: &str = "client-key";
 /// The flag of hosts whose certificates are not checked.
 pub const INSECURE: &str = "insecure";
+/// The flag of the file of the log.
+pub const LOG_FILE: &str = "log-file";
+/// The flag of the file of a recording, or of a directory for several.
+pub const RECORD: &str = "record";
 /// The table of headers of a remote.
 pub const HEADERS: &str = "headers";
 

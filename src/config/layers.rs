@@ -3,7 +3,8 @@
 
 use super::file::{self, Problem, Remote};
 use super::keys::{
-    self, CLIENT_CERT, CLIENT_KEY, CONFIG, HEADER, Keys, PROXY, Setting, Source, URL, suggestion,
+    self, BEARER_COMMAND, CLIENT_CERT, CLIENT_KEY, CONFIG, HEADER, Keys, PROXY, Setting, Source,
+    URL, suggestion,
 };
 use super::proxy::is_loopback;
 use super::{SAME, Unusable, exposed_headers, proxy, repeated};
@@ -13,10 +14,14 @@ use clap::{ArgAction, ArgMatches};
 use std::env::VarError;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// What the names of our environment variables begin with.
 const PREFIX: &str = "ACP_TETHER_";
+
+/// The longest name or host that is told: most tokens are longer.
+const LONGEST_SHOWN: usize = 30;
 
 /// What `connect` is told, and by what.
 #[derive(Debug)]
@@ -115,6 +120,13 @@ impl Typed {
         let settings = self.settings.iter().filter(move |setting| setting.key == key);
         settings.filter_map(|setting| setting.value.to_str())
     }
+
+    /// Whether the target may be what is left of a value that lost its quotes: of a header, or of a command
+    /// that prints a token.
+    fn may_be_torn(&self) -> bool {
+        self.values(HEADER).any(|header| header.trim_end().ends_with(':'))
+            || self.values(BEARER_COMMAND).any(|command| !command.contains(char::is_whitespace))
+    }
 }
 
 fn setting(key: &str, value: OsString, source: Source) -> Setting {
@@ -200,7 +212,8 @@ fn named(
     keys: &Keys,
     environment: impl Fn(&str) -> Result<String, VarError>,
 ) -> Result<(PathBuf, Vec<Setting>), Unusable> {
-    let target = Name { command, word: &typed.target.to_string_lossy() };
+    let word = &typed.target.to_string_lossy();
+    let target = Name { command, word, is_shown: is_plain(word) && !typed.may_be_torn() };
     let path = path(typed.config.clone(), environment).map_err(|problem| target.lost(problem))?;
     let file = file::read(&path, keys).map_err(|problem| target.lost(problem.of(&path)))?;
     if !file.problems.is_empty() {
@@ -220,13 +233,14 @@ struct Name<'a> {
     /// What it was typed behind.
     command: &'a str,
     word: &'a str,
+    /// Whether it is nothing that may be a secret (X1).
+    is_shown: bool,
 }
 
 impl Name<'_> {
-    /// As it may be told: a word that cannot be a simple name may be a URL with a secret.
+    /// As it may be told.
     fn shown(&self) -> String {
-        let is_simple = |char: char| char.is_alphanumeric() || matches!(char, '-' | '_');
-        match !self.word.is_empty() && self.word.chars().all(is_simple) || is_address(self.word) {
+        match self.is_shown {
             true => format!("`{}`", self.word),
             false => format!("what follows `{}`", self.command),
         }
@@ -235,9 +249,10 @@ impl Name<'_> {
     /// No file can be asked for it.
     fn lost(&self, why: impl Display) -> Unusable {
         let shown = self.shown();
-        Unusable::Layers(if is_address(self.word) {
-            let host = self.word.split(':').next().unwrap_or_default();
-            let scheme = if is_loopback(host) { "http" } else { "https" };
+        let host = address(self.word).filter(|_| self.is_shown);
+        Unusable::Layers(if let Some(host) = host {
+            let is_here = is_loopback(host.trim_matches(['[', ']']));
+            let scheme = if is_here { "http" } else { "https" };
             format!(
                 "write {scheme}://{} if {shown} is meant to be a URL; it is none, and {why}",
                 self.word
@@ -264,19 +279,30 @@ impl Name<'_> {
     }
 }
 
-/// Whether a word is a host, with or without a port, and nothing that may be a secret: a part of a host has
-/// 63 characters at the most.
-fn is_address(word: &str) -> bool {
-    let (host, port) = match word.split_once(':') {
-        Some((host, port)) => (host, Some(port)),
-        None => (word, None),
+/// Whether a word is plainly a name or a host, with or without a port: tokens are longer, or have capitals.
+fn is_plain(word: &str) -> bool {
+    let host = without_port(word);
+    let is_letter = |char: char| {
+        char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '_' | '.')
     };
+    let is_word = (1..=LONGEST_SHOWN).contains(&host.len()) && host.chars().all(is_letter);
+    is_word || word.parse::<SocketAddr>().is_ok()
+}
+
+/// The host of a word that is one, if a scheme is put before it.
+fn address(word: &str) -> Option<&str> {
+    let host = without_port(word);
     let is_part = |part: &str| {
-        let is_letter = |char: char| char.is_ascii_alphanumeric() || char == '-';
-        (1..=63).contains(&part.len()) && part.chars().all(is_letter)
+        !part.is_empty() && part.chars().all(|char| char.is_alphanumeric() || char == '-')
     };
-    let is_host = host.split('.').all(is_part) && (port.is_some() || host.contains('.'));
-    is_host && port.is_none_or(|port| port.parse::<u16>().is_ok())
+    let is_host = host.split('.').all(is_part) && (host.contains('.') || host != word);
+    (is_host || word.parse::<SocketAddr>().is_ok()).then_some(host)
+}
+
+/// What stands before a port, where one does.
+fn without_port(word: &str) -> &str {
+    let parts = word.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+    parts.map_or(word, |(host, _)| host)
 }
 
 /// The first problem, and how many there are.
@@ -540,15 +566,38 @@ mod tests {
     }
 
     #[test]
-    fn x1_only_a_word_that_can_be_a_host_is_shown_as_one() {
-        for host in ["devbox.example", "devbox:8080", "a.b-c.d:1", "127.0.0.1:80"] {
-            assert!(is_address(host), "{host}");
+    fn x1_only_a_word_that_is_plainly_a_name_or_a_host_is_shown() {
+        for host in ["devbox.example", "devbox:8080", "a.b-c.d:1", "127.0.0.1:80", "[::1]:80"] {
+            assert!(is_plain(host) && address(host).is_some(), "{host}");
         }
-        let long = format!("eyJ.{}", "x".repeat(64));
-        for other in ["work", "anna:s3cret", "h:70000", "a@b.c", "h.a/s3cret", "a..b", ":1", &long]
-        {
-            assert!(!is_address(other), "{other}");
+        for name in ["work", "dev_box", "a..b", "the-agent-of-the-third-floor-1"] {
+            assert!(is_plain(name) && address(name).is_none(), "{name}");
         }
+        let (long, capital) = ("x".repeat(31), "eyJ0eXAi.eyJzdWIi.sig");
+        let tokens =
+            ["ghp_16C7e42F292c6912E7", "sk-ant-api03-s3cret-s3cret-s3cret", capital, &long];
+        let others = ["", "SUPERSECRET99", "anna:s3cret", "h:70000", "a@b.c", "h.a/s3cret", ":1"];
+        for other in tokens.into_iter().chain(others) {
+            assert!(!is_plain(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn x1_a_word_behind_a_value_that_lost_its_quotes_is_not_shown() {
+        const HIDDEN: &str =
+            "what follows `connect` is no URL, and FILE has only work, home, broken";
+        for words in [
+            ["--header", "X-Api-Key:", "s3cret"],
+            ["--header=X-Api-Key: ", "--hold=1s", "s3cret"],
+            ["--bearer-command", "echo", "s3cret"],
+        ] {
+            let told = told(&words, &[]).unwrap_err();
+            assert!(told.starts_with(HIDDEN) && !told.contains("s3cret"), "{words:?}: {told}");
+        }
+        let whole = ["--header", "X-Api-Key: ${KEY}", "--bearer-command", "echo a", "xyz"];
+        assert!(told(&whole, &[]).unwrap_err().starts_with("`xyz` is no URL"));
+        let host = ["--header", "X-Api-Key:", "s3cret.host"];
+        assert!(!told(&host, &[]).unwrap_err().contains("s3cret"));
     }
 
     #[test]
