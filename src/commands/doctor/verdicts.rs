@@ -137,7 +137,7 @@ const SIGN_IN_ADVICE: &str = "A sign-in stands before the agent and waits for a 
      are let in: a token goes into --bearer-env, --bearer-file or --bearer-command, anything else into --header.";
 
 fn is_sign_in(status: u16, from: &Url, astray: &Astray) -> bool {
-    let Some(target) = astray.target() else { return false };
+    let Some(target) = &astray.target else { return false };
     let ours = words(from);
     let is_other_host = target.host_str() != from.host_str();
     let is_named =
@@ -168,34 +168,39 @@ pub fn redirect(context: &Context, exchange: &Exchange) -> Finding {
 }
 
 fn astray_to(status: u16, astray: &Astray) -> Finding {
-    let place = astray.target().map(redacted).unwrap_or_default();
-    let (found, advice) = match astray {
-        Astray::Nowhere => (
-            format!("{status} without saying where to (no Location that can be read)"),
+    let place = astray.place();
+    let advice = match astray.refusal {
+        Refusal::Nowhere => {
             "Ask who runs the agent, or what stands before it: it is a fault there. Is the path right?"
-                .to_owned(),
-        ),
-        Astray::Circle(_) => (
-            format!("{status} in a circle, to {place} again"),
+                .to_owned()
+        }
+        Refusal::Circle => {
             "Ask who runs the agent, or what stands before it: whatever URL of these is configured leads to the others."
-                .to_owned(),
+                .to_owned()
+        }
+        Refusal::OtherOrigin => format!(
+            "No credential follows a redirect to another origin. If you trust it, configure {place}."
         ),
-        Astray::To(_, Refusal::OtherOrigin) => (
-            format!("{status} to another origin, {place}"),
-            format!(
-                "No credential follows a redirect to another origin. If you trust it, configure {place}."
-            ),
-        ),
-        Astray::To(_, Refusal::LosesMessage) => (
-            format!("{status} to {place}, in a way that would lose the message"),
-            format!("Configure {place}."),
-        ),
-        Astray::To(_, Refusal::TooMany) => (
-            format!("again and again, the last time to {place}"),
-            "Configure the URL of the agent itself.".to_owned(),
-        ),
+        Refusal::LosesMessage => format!("Configure {place}."),
+        Refusal::TooMany => "Configure the URL of the agent itself.".to_owned(),
     };
-    Finding::failed(found, advice)
+    Finding::failed(led(status, astray), advice)
+}
+
+/// Where a redirect led.
+fn led(status: u16, astray: &Astray) -> String {
+    let place = astray.place();
+    match astray.refusal {
+        Refusal::Nowhere => {
+            format!("{status} without saying where to (no Location that can be read)")
+        }
+        Refusal::Circle => format!("{status} in a circle, to {place} again"),
+        Refusal::OtherOrigin => format!("{status} to another origin, {place}"),
+        Refusal::LosesMessage => {
+            format!("{status} to {place}, in a way that would lose the message")
+        }
+        Refusal::TooMany => format!("{status} again and again, the last time to {place}"),
+    }
 }
 
 pub fn sign_in(context: &Context, exchange: &Exchange) -> Finding {
@@ -421,10 +426,7 @@ pub fn socket_closing(result: &std::io::Result<()>) -> Finding {
 pub fn reason(lost: &Lost) -> String {
     match lost {
         Lost::Failed { reason, .. } => reason.clone(),
-        Lost::Redirected { status, astray } => {
-            let place = astray.target().map_or("nowhere".to_owned(), redacted);
-            format!("{status} to {place}")
-        }
+        Lost::Redirected { status, astray } => led(*status, astray),
     }
 }
 
@@ -457,9 +459,10 @@ mod tests {
         ];
         for (status, target, expected) in cases {
             let from = Url::parse("http://agent.test/sso/acp").unwrap();
-            let astray = Astray::To(Url::parse(target).unwrap(), Refusal::OtherOrigin);
+            let target = Url::parse(target).unwrap();
+            let astray = Astray { target: Some(target), refusal: Refusal::OtherOrigin };
             let found = is_sign_in(status, &from, &astray);
-            assert_eq!(found, expected, "{status} {target}");
+            assert_eq!(found, expected, "{status} {}", astray.place());
         }
     }
 
