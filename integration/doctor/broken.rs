@@ -133,7 +133,11 @@ fn x1_a_proxy_that_is_not_there_wants_a_credential_or_refuses() {
 
 #[test]
 fn a_proxy_that_opens_no_tunnel_is_told_by_what_it_answers() {
-    let cases: [(_, &[&str]); 7] = [
+    let cases: [(_, &[&str]); 8] = [
+        (
+            "HTTP/1.1 511 Network Authentication Required\r\n\r\n",
+            &["answers 511", "wants a person to sign in", "a browser"],
+        ),
         (
             "HTTP/1.1 403 Forbidden\r\n\r\n",
             &["lets nothing through to agent.test:443: 403", "Ask who runs the proxy"],

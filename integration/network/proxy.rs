@@ -149,6 +149,7 @@ fn a_proxy_that_is_not_there_or_lets_nothing_through_is_told_from_the_agent() {
     let message = refusal(SECURE, &agent.flags(&url_of("http", &proxy)));
     let expected = format!("the proxy {} lets nothing through", url_of("http", &proxy));
     assert!(message.contains(&expected), "{message}");
+    assert!(message.contains("`acp-tether doctor` tells more"), "{message}");
     let proxy = agent.proxy(Kind::Silent, SECURE);
     let message = refusal(SECURE, &agent.flags(&url_of("http", &proxy)));
     let expected = format!("through the proxy {} in time", url_of("http", &proxy));

@@ -135,6 +135,8 @@ const SIGN_IN: [&str; 8] =
     ["login", "signin", "sign-in", "sign_in", "oauth", "oauth2", "saml", "sso"];
 const SIGN_IN_ADVICE: &str = "A sign-in stands before the agent and waits for a person with a browser. Ask who runs it how programs \
      are let in: a token goes into --bearer-env, --bearer-file or --bearer-command, anything else into --header.";
+const NETWORK_SIGN_IN: &str = "The network that you are in wants a person to sign in before it lets anything through: open any page in a \
+     browser.";
 
 fn is_sign_in(status: u16, from: &Url, astray: &Astray) -> bool {
     let Some(target) = &astray.target else { return false };
@@ -218,11 +220,9 @@ pub fn sign_in(context: &Context, exchange: &Exchange) -> Finding {
                 format!("Is the path {} right? If it is: {SIGN_IN_ADVICE}", context.url.path()),
             )
         }
-        Exchange::Answered(Answered { response, .. }) if response.status == 511 => Finding::failed(
-            said(response),
-            "The network that you are in wants a person to sign in before it lets anything through: open any page in a \
-                 browser.",
-        ),
+        Exchange::Answered(Answered { response, .. }) if response.status == 511 => {
+            Finding::failed(said(response), NETWORK_SIGN_IN)
+        }
         _ => Finding::ok("none in the way"),
     }
 }
