@@ -31,6 +31,8 @@ pub struct Context {
     pub url: Url,
     /// The proxy before it, as it may be shown.
     pub proxy: Option<String>,
+    /// It reads the requests.
+    pub is_read: bool,
     /// What tells the agent who we are: flags and names of headers.
     pub sent: Vec<String>,
     /// A socket is what is wanted, and a refusal of that is looked at by itself.
@@ -249,8 +251,7 @@ pub fn path(context: &Context, exchange: &Exchange) -> Finding {
 pub fn status(context: &Context, exchange: &Exchange) -> Finding {
     let mut finding = status_of(context, exchange);
     // One that reads the requests answers in the agent's place, but for 407.
-    let is_read = context.url.scheme() == "http";
-    let proxy = context.proxy.as_ref().filter(|proxy| is_read && proxy.starts_with("http"));
+    let proxy = context.proxy.as_ref().filter(|_| context.is_read);
     if let (Some(proxy), Some(advice)) = (proxy, &mut finding.advice) {
         *advice += &format!(" It may also be the proxy {proxy} that says so, and not the agent.");
     }

@@ -1,7 +1,7 @@
 //! Sends one request, with its headers and its redirects (L4, L8).
 
 use super::astray::Astray;
-use super::clients::Clients;
+use super::clients::{Clients, Speaker};
 use super::tls;
 use super::trouble::Reason;
 use crate::core::redirect::{Points, Verdict, decide};
@@ -15,7 +15,7 @@ use reqwest::header::{
     HeaderName, HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
     SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use reqwest::{Client, Method, Request, Response, Url};
+use reqwest::{Method, Request, Response, Url};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use std::error::Error;
 
@@ -219,14 +219,13 @@ impl Outgoing {
     /// Sends it, and again to where the remote redirects within its own origin (L8).
     pub(super) async fn send(
         mut self,
-        client: &Client,
+        speaker: &Speaker,
         clients: &Clients,
     ) -> Result<Sent, Failure> {
         let is_get = self.method == Method::GET;
         let mut before: Vec<Url> = Vec::new();
         loop {
-            let sent = client.execute(self.request()).await;
-            let response = clients.passed(sent).await?;
+            let response = clients.send(self.request(), speaker).await?;
             let status = response.status().as_u16();
             let target = target(&self.url, &response);
             let points = target.as_ref().map(|target| match target {
