@@ -133,7 +133,11 @@ fn x1_a_proxy_that_is_not_there_wants_a_credential_or_refuses() {
 
 #[test]
 fn a_proxy_that_opens_no_tunnel_is_told_by_what_it_answers() {
-    let cases: [(_, &[&str]); 7] = [
+    let cases: [(_, &[&str]); 8] = [
+        (
+            "HTTP/1.1 511 Network Authentication Required\r\n\r\n",
+            &["answers 511", "wants a person to sign in", "a browser"],
+        ),
         (
             "HTTP/1.1 403 Forbidden\r\n\r\n",
             &["lets nothing through to agent.test:443: 403", "Ask who runs the proxy"],
@@ -192,7 +196,10 @@ fn a_server_without_http_2_that_is_spoken_to_in_it() {
 fn a_sign_in_that_waits_for_a_browser() {
     const LOGIN: &[(&str, &str)] = &[("location", "https://login.example.com/start?secret=s3cret")];
     let told = told_of(Fault::Post(302, LOGIN, ""), &[]);
-    told.fails_by("sign-in", &["302 to https://login.example.com/start", "--bearer-env"]);
+    told.fails_by(
+        "sign-in",
+        &["302 to another origin, https://login.example.com/start", "--bearer-env"],
+    );
     assert!(!told.text.contains("s3cret"), "{}", told.text);
     const HERE: &[(&str, &str)] = &[("location", "/oauth2/authorize")];
     told_of(Fault::Post(302, HERE, ""), &[]).fails_by("sign-in", &["/oauth2/authorize"]);
@@ -211,6 +218,8 @@ fn l8_a_redirect_to_another_origin() {
         told.fails_by("redirect", &["in a circle, to http://127.0.0.1", "Ask who runs the agent"]);
         assert!(!told.text.contains("Configure http"), "{}", told.text);
     }
+    let told = told_of(Fault::Get(302, CIRCLE, ""), &[]);
+    told.fails_by("stream", &["302 in a circle, to http://127.0.0.1"]);
     let told = told_of(Fault::Post(307, &[], ""), &[]);
     told.fails_by("redirect", &["307 without saying where to", "Ask who runs the agent"]);
 }

@@ -7,7 +7,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ALL_VERSIONS, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,9 +82,19 @@ impl Authority {
     /// TLS of a server that shows this certificate and offers these protocols. With `clients` it wants
     /// a certificate of that authority.
     pub fn server(issued: &Issued, protocols: &[&str], clients: Option<&Self>) -> ServerConfig {
+        Self::server_in(ALL_VERSIONS, issued, protocols, clients)
+    }
+
+    /// The same in these versions of TLS.
+    pub fn server_in(
+        versions: &[&'static SupportedProtocolVersion],
+        issued: &Issued,
+        protocols: &[&str],
+        clients: Option<&Self>,
+    ) -> ServerConfig {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap();
         let builder = match clients {
             None => builder.with_no_client_auth(),

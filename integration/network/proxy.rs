@@ -9,8 +9,11 @@ use super::{TRIED_SHORTLY, answer, converse, message, refusal, until, unusable};
 use crate::peers::agent::Served;
 use crate::peers::conversation::{initialize, new_session, prompt, said, say};
 use crate::peers::editor::Editor;
+use rustls::ServerConnection;
+use rustls::version::TLS12;
 use serde_json::json;
 use std::fs;
+use std::net::TcpListener;
 use std::sync::Arc;
 
 const PLAIN: &str = "http://agent.test/acp";
@@ -149,6 +152,7 @@ fn a_proxy_that_is_not_there_or_lets_nothing_through_is_told_from_the_agent() {
     let message = refusal(SECURE, &agent.flags(&url_of("http", &proxy)));
     let expected = format!("the proxy {} lets nothing through", url_of("http", &proxy));
     assert!(message.contains(&expected), "{message}");
+    assert!(message.contains("`acp-tether doctor` tells more"), "{message}");
     let proxy = agent.proxy(Kind::Silent, SECURE);
     let message = refusal(SECURE, &agent.flags(&url_of("http", &proxy)));
     let expected = format!("through the proxy {} in time", url_of("http", &proxy));
@@ -157,6 +161,37 @@ fn a_proxy_that_is_not_there_or_lets_nothing_through_is_told_from_the_agent() {
     let message = refusal(SECURE, &["--proxy", &url_of("http", &proxy)]);
     assert!(!message.contains("the proxy"), "it is the agent's certificate: {message}");
     assert!(message.contains("--ca-file"), "{message}");
+}
+
+/// In TLS 1.2 the agent sees before the end of the handshake that there is no certificate.
+#[test]
+fn an_agent_behind_a_proxy_that_breaks_off_without_a_certificate_of_ours_is_told_from_the_proxy() {
+    let authority = Authority::new();
+    let issued = authority.issue("agent.test", Validity::Now);
+    let config = Authority::server_in(&[&TLS12], &issued, &["http/1.1"], Some(&authority));
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (mut socket, config) = (socket.unwrap(), Arc::clone(&config));
+            let mut tls = ServerConnection::new(config).unwrap();
+            // What it complains with is not written.
+            while tls.process_new_packets().is_ok() {
+                while tls.wants_write() {
+                    tls.write_tls(&mut socket).unwrap();
+                }
+                if tls.read_tls(&mut socket).unwrap_or(0) == 0 {
+                    break;
+                }
+            }
+        }
+    });
+    let proxy = Relay::start(Kind::Forward(None), &address);
+    let flags = ["--ca-file", &authority.file, "--proxy", &url_of("http", &proxy)];
+    let message = refusal(SECURE, &flags);
+    assert!(message.contains("it asked for a certificate of ours"), "{message}");
+    assert!(message.contains("name one with --client-cert"), "{message}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod tls;
 mod trouble;
 mod tunnel;
 
-use self::clients::{Clients, Place};
+use self::clients::{Clients, Speaker};
 pub(crate) use self::request::Failure;
 use self::request::{Key, Outgoing, Sent, over_http};
 use self::stream::Told;
@@ -27,7 +27,7 @@ use crate::core::{
 };
 use bytes::Bytes;
 use reqwest::header::{COOKIE, HeaderMap};
-use reqwest::{Client, StatusCode, Upgraded};
+use reqwest::{StatusCode, Upgraded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,9 +174,9 @@ impl Link {
     }
 
     /// Sends a request. That its credential is refused is remembered.
-    async fn send(&self, outgoing: Outgoing, client: &Client) -> Result<Sent, Failure> {
+    async fn send(&self, outgoing: Outgoing, speaker: &Speaker) -> Result<Sent, Failure> {
         let credential = outgoing.credential();
-        let sent = outgoing.send(client, &self.clients).await?;
+        let sent = outgoing.send(speaker, &self.clients).await?;
         if let (Sent::Answered { response, .. }, Some(credential)) = (&sent, credential)
             && response.status() == StatusCode::UNAUTHORIZED
         {
@@ -186,8 +186,8 @@ impl Link {
     }
 
     async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {
-        let client = self.clients.for_posts().await?;
-        let response = self.send(outgoing, &client).await?.answer()?;
+        let speaker = self.clients.for_posts().await?;
+        let response = self.send(outgoing, &speaker).await?.answer()?;
         answer::read(response, self.remote.max_message_bytes).await
     }
 
@@ -221,19 +221,19 @@ impl Link {
         let told = Told { stream: open.stream.clone(), batches };
         let limit = self.remote.max_message_bytes;
         match self.opened(open).await {
-            Ok((response, _place)) => stream::read(response, limit, &told).await,
+            Ok((response, _speaker)) => stream::read(response, limit, &told).await,
             Err(failure) => told.tell(vec![StreamEvent::Failed(failure.into())]).await,
         }
     }
 
-    async fn opened(&self, open: Open) -> Result<(reqwest::Response, Place), Failure> {
-        let place = self.clients.for_stream(open.stream.session.as_ref()).await?;
+    async fn opened(&self, open: Open) -> Result<(reqwest::Response, Speaker), Failure> {
+        let speaker = self.clients.for_stream(open.stream.session.as_ref()).await?;
         let headers = self.headers(open.renew_credential).await?;
         let outgoing = Outgoing::stream(&self.remote.url, headers)
             .of(Some(&open.connection), open.stream.session.as_ref())?
             .from(open.cursor.as_ref(), self.remote.cursor_in_query)?;
-        let response = self.send(outgoing, &place.client).await?.answer()?;
-        Ok((response, place))
+        let response = self.send(outgoing, &speaker).await?.answer()?;
+        Ok((response, speaker))
     }
 }
 

@@ -76,7 +76,7 @@ impl<'a> Examination<'a> {
         let (url, proxy) = (link.url().clone(), link.proxy().map(str::to_owned));
         report.spare(&redacted(&url));
         proxy.iter().for_each(|proxy| report.spare(proxy));
-        let context = Context { url, proxy, sent, is_socket };
+        let context = Context { url, proxy, is_read: link.is_read(), sent, is_socket };
         Self {
             context,
             link,

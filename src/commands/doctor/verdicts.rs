@@ -31,6 +31,8 @@ pub struct Context {
     pub url: Url,
     /// The proxy before it, as it may be shown.
     pub proxy: Option<String>,
+    /// It reads the requests.
+    pub is_read: bool,
     /// What tells the agent who we are: flags and names of headers.
     pub sent: Vec<String>,
     /// A socket is what is wanted, and a refusal of that is looked at by itself.
@@ -135,9 +137,11 @@ const SIGN_IN: [&str; 8] =
     ["login", "signin", "sign-in", "sign_in", "oauth", "oauth2", "saml", "sso"];
 const SIGN_IN_ADVICE: &str = "A sign-in stands before the agent and waits for a person with a browser. Ask who runs it how programs \
      are let in: a token goes into --bearer-env, --bearer-file or --bearer-command, anything else into --header.";
+const NETWORK_SIGN_IN: &str = "The network that you are in wants a person to sign in before it lets anything through: open any page in a \
+     browser.";
 
 fn is_sign_in(status: u16, from: &Url, astray: &Astray) -> bool {
-    let Some(target) = astray.target() else { return false };
+    let Some(target) = &astray.target else { return false };
     let ours = words(from);
     let is_other_host = target.host_str() != from.host_str();
     let is_named =
@@ -168,34 +172,39 @@ pub fn redirect(context: &Context, exchange: &Exchange) -> Finding {
 }
 
 fn astray_to(status: u16, astray: &Astray) -> Finding {
-    let place = astray.target().map(redacted).unwrap_or_default();
-    let (found, advice) = match astray {
-        Astray::Nowhere => (
-            format!("{status} without saying where to (no Location that can be read)"),
+    let place = astray.place();
+    let advice = match astray.refusal {
+        Refusal::Nowhere => {
             "Ask who runs the agent, or what stands before it: it is a fault there. Is the path right?"
-                .to_owned(),
-        ),
-        Astray::Circle(_) => (
-            format!("{status} in a circle, to {place} again"),
+                .to_owned()
+        }
+        Refusal::Circle => {
             "Ask who runs the agent, or what stands before it: whatever URL of these is configured leads to the others."
-                .to_owned(),
+                .to_owned()
+        }
+        Refusal::OtherOrigin => format!(
+            "No credential follows a redirect to another origin. If you trust it, configure {place}."
         ),
-        Astray::To(_, Refusal::OtherOrigin) => (
-            format!("{status} to another origin, {place}"),
-            format!(
-                "No credential follows a redirect to another origin. If you trust it, configure {place}."
-            ),
-        ),
-        Astray::To(_, Refusal::LosesMessage) => (
-            format!("{status} to {place}, in a way that would lose the message"),
-            format!("Configure {place}."),
-        ),
-        Astray::To(_, Refusal::TooMany) => (
-            format!("again and again, the last time to {place}"),
-            "Configure the URL of the agent itself.".to_owned(),
-        ),
+        Refusal::LosesMessage => format!("Configure {place}."),
+        Refusal::TooMany => "Configure the URL of the agent itself.".to_owned(),
     };
-    Finding::failed(found, advice)
+    Finding::failed(led(status, astray), advice)
+}
+
+/// Where a redirect led.
+fn led(status: u16, astray: &Astray) -> String {
+    let place = astray.place();
+    match astray.refusal {
+        Refusal::Nowhere => {
+            format!("{status} without saying where to (no Location that can be read)")
+        }
+        Refusal::Circle => format!("{status} in a circle, to {place} again"),
+        Refusal::OtherOrigin => format!("{status} to another origin, {place}"),
+        Refusal::LosesMessage => {
+            format!("{status} to {place}, in a way that would lose the message")
+        }
+        Refusal::TooMany => format!("{status} again and again, the last time to {place}"),
+    }
 }
 
 pub fn sign_in(context: &Context, exchange: &Exchange) -> Finding {
@@ -213,11 +222,9 @@ pub fn sign_in(context: &Context, exchange: &Exchange) -> Finding {
                 format!("Is the path {} right? If it is: {SIGN_IN_ADVICE}", context.url.path()),
             )
         }
-        Exchange::Answered(Answered { response, .. }) if response.status == 511 => Finding::failed(
-            said(response),
-            "The network that you are in wants a person to sign in before it lets anything through: open any page in a \
-                 browser.",
-        ),
+        Exchange::Answered(Answered { response, .. }) if response.status == 511 => {
+            Finding::failed(said(response), NETWORK_SIGN_IN)
+        }
         _ => Finding::ok("none in the way"),
     }
 }
@@ -244,8 +251,7 @@ pub fn path(context: &Context, exchange: &Exchange) -> Finding {
 pub fn status(context: &Context, exchange: &Exchange) -> Finding {
     let mut finding = status_of(context, exchange);
     // One that reads the requests answers in the agent's place, but for 407.
-    let is_read = context.url.scheme() == "http";
-    let proxy = context.proxy.as_ref().filter(|proxy| is_read && proxy.starts_with("http"));
+    let proxy = context.proxy.as_ref().filter(|_| context.is_read);
     if let (Some(proxy), Some(advice)) = (proxy, &mut finding.advice) {
         *advice += &format!(" It may also be the proxy {proxy} that says so, and not the agent.");
     }
@@ -421,10 +427,7 @@ pub fn socket_closing(result: &std::io::Result<()>) -> Finding {
 pub fn reason(lost: &Lost) -> String {
     match lost {
         Lost::Failed { reason, .. } => reason.clone(),
-        Lost::Redirected { status, astray } => {
-            let place = astray.target().map_or("nowhere".to_owned(), redacted);
-            format!("{status} to {place}")
-        }
+        Lost::Redirected { status, astray } => led(*status, astray),
     }
 }
 
@@ -457,9 +460,10 @@ mod tests {
         ];
         for (status, target, expected) in cases {
             let from = Url::parse("http://agent.test/sso/acp").unwrap();
-            let astray = Astray::To(Url::parse(target).unwrap(), Refusal::OtherOrigin);
+            let target = Url::parse(target).unwrap();
+            let astray = Astray { target: Some(target), refusal: Refusal::OtherOrigin };
             let found = is_sign_in(status, &from, &astray);
-            assert_eq!(found, expected, "{status} {target}");
+            assert_eq!(found, expected, "{status} {}", astray.place());
         }
     }
 

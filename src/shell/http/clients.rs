@@ -14,7 +14,7 @@ use crate::config::tls::Tls;
 use crate::core::SessionId;
 use reqwest::cookie::Jar;
 use reqwest::header::{COOKIE, HOST};
-use reqwest::{Client, ClientBuilder, Response, Url, redirect};
+use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,8 +44,8 @@ const STREAMS_PER_CLIENT: usize = 64;
 
 /// What may be wrong where a server closes that was spoken to without TLS: many do so without a word.
 const MAY_SPEAK_TLS: &str = "if it speaks TLS, let the URL begin with https:";
-/// The same where it was spoken to in HTTP/2.
-const MAY_SPEAK_OTHER: &str = "if it speaks TLS, let the URL begin with https:; if it speaks HTTP/1.1 only, leave `--http 2` out";
+/// What else may be wrong where it was spoken to in HTTP/2.
+const MAY_SPEAK_HTTP1: &str = "if it speaks HTTP/1.1 only, leave `--http 2` out";
 
 /// What is spoken with a server of which that cannot be found out.
 const ASSUMED: Protocol = Protocol::Http1;
@@ -66,9 +66,9 @@ pub(super) struct Clients {
     protocol: tokio::sync::Mutex<Option<Protocol>>,
     /// It has answered once, so that the scheme of the URL is right.
     has_answered: AtomicBool,
-    posts: Mutex<Option<Shared>>,
-    sockets: Mutex<Option<Shared>>,
-    streams: Mutex<Vec<Shared>>,
+    posts: Mutex<Option<Speaker>>,
+    sockets: Mutex<Option<Speaker>>,
+    streams: Mutex<Vec<Speaker>>,
 }
 
 /// What is spoken.
@@ -80,22 +80,15 @@ enum Protocol {
     Negotiated,
 }
 
-/// A client, with a token for each stream that it has.
-#[derive(Debug)]
-struct Shared {
+/// A client and what it speaks. A stream keeps its clone for as long as it lives: there is room for so
+/// many.
+#[derive(Clone, Debug)]
+pub(super) struct Speaker {
     protocol: Protocol,
     client: Client,
     token: Arc<()>,
     /// How many streams it takes.
     room: usize,
-}
-
-/// A place for one stream, held for as long as the stream lives.
-#[derive(Debug)]
-pub(super) struct Place {
-    /// The client to open the stream with.
-    pub(super) client: Client,
-    _token: Arc<()>,
 }
 
 impl Clients {
@@ -117,39 +110,38 @@ impl Clients {
         }
     }
 
-    /// The client for everything that is not a stream.
-    pub(super) async fn for_posts(&self) -> Result<Client, Failure> {
+    /// The speaker for everything that is not a stream.
+    pub(super) async fn for_posts(&self) -> Result<Speaker, Failure> {
         let protocol = self.protocol().await?;
         let mut posts = lock(&self.posts);
         match &*posts {
-            Some(shared) if shared.protocol == protocol => Ok(shared.client.clone()),
-            _ => Ok(posts.insert(self.shared(protocol)?).client.clone()),
+            Some(speaker) if speaker.protocol == protocol => Ok(speaker.clone()),
+            _ => Ok(posts.insert(self.speaker(protocol)?).clone()),
         }
     }
 
-    /// The client for sockets, which are asked for over HTTP/1.1 (over HTTP/2 servers answer 405).
-    pub(super) fn for_sockets(&self) -> Result<Client, Failure> {
+    /// The speaker for sockets, which are asked for over HTTP/1.1 (over HTTP/2 servers answer 405).
+    pub(super) fn for_sockets(&self) -> Result<Speaker, Failure> {
         let mut sockets = lock(&self.sockets);
         match &*sockets {
-            Some(shared) => Ok(shared.client.clone()),
-            None => Ok(sockets.insert(self.shared(Protocol::Http1)?).client.clone()),
+            Some(speaker) => Ok(speaker.clone()),
+            None => Ok(sockets.insert(self.speaker(Protocol::Http1)?).clone()),
         }
     }
 
-    /// A client with room for one more stream of a session, or one of its own for the connection's:
+    /// A speaker with room for one more stream of a session, or one of its own for the connection's:
     /// beside others, what opens those would hold up what comes on it, such as the answer to a new session.
-    pub(super) async fn for_stream(&self, session: Option<&SessionId>) -> Result<Place, Failure> {
+    pub(super) async fn for_stream(&self, session: Option<&SessionId>) -> Result<Speaker, Failure> {
         let protocol = self.protocol().await?;
         let room = if session.is_some() { STREAMS_PER_CLIENT } else { 1 };
         let mut streams = lock(&self.streams);
         let mut fitting = streams.iter().filter(|it| it.protocol == protocol && it.room == room);
-        if let Some(shared) = fitting.find(|shared| shared.has_room()) {
-            return Ok(shared.place());
+        if let Some(speaker) = fitting.find(|speaker| speaker.has_room()) {
+            return Ok(speaker.clone());
         }
-        let shared = Shared { room, ..self.shared(protocol)? };
-        let place = shared.place();
-        streams.push(shared);
-        Ok(place)
+        let speaker = Speaker { room, ..self.speaker(protocol)? };
+        streams.push(speaker.clone());
+        Ok(speaker)
     }
 
     /// The way to the remote.
@@ -162,11 +154,13 @@ impl Clients {
         lock(&self.handshake).as_ref()?.seen(self.url.host_str()?)
     }
 
-    /// What came of a request that was sent with one of the clients.
-    pub(super) async fn passed(
+    /// Sends a request, and tells what came of it.
+    pub(super) async fn send(
         &self,
-        sent: reqwest::Result<Response>,
+        request: Request,
+        speaker: &Speaker,
     ) -> Result<Response, Failure> {
+        let sent = speaker.client.execute(request).await;
         let is_connected = !matches!(&sent, Err(error) if error.is_connect());
         let passed = self.route.passed(sent);
         if passed.is_ok() {
@@ -179,7 +173,7 @@ impl Clients {
             Err(failure)
                 if is_plain && is_connected && !self.has_answered.load(Ordering::Relaxed) =>
             {
-                Err(failure.or(&self.doubt().await))
+                Err(failure.or(&self.doubt(speaker.protocol).await))
             }
             passed => passed,
         };
@@ -198,14 +192,14 @@ impl Clients {
 
     /// Why a server may break off that never answered, and is spoken to without TLS. Where the person
     /// said what is spoken, that was not found out.
-    async fn doubt(&self) -> Reason {
-        if self.version != HttpVersion::Http2 || self.has_host {
+    async fn doubt(&self, spoken: Protocol) -> Reason {
+        if spoken != Protocol::Http2 {
             return MAY_SPEAK_TLS.into();
         }
         match probe::greet(&self.url, CONNECT).await {
             Ok(Greeted::Tls) => tls::Trouble::Spoken.into(),
             Ok(Greeted::Other) => Trouble::Http1Only.into(),
-            _ => MAY_SPEAK_OTHER.into(),
+            _ => format!("{MAY_SPEAK_TLS}; {MAY_SPEAK_HTTP1}").into(),
         }
     }
 
@@ -229,7 +223,10 @@ impl Clients {
             HttpVersion::Http2 => Protocol::Http2,
             HttpVersion::Auto if self.route.is_proxied() => Protocol::Http1,
             HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {
-                Greeted::Http2 => Protocol::Http2,
+                Greeted::Http2 => {
+                    self.has_answered.store(true, Ordering::Relaxed);
+                    Protocol::Http2
+                }
                 Greeted::Other | Greeted::Silent => Protocol::Http1,
                 Greeted::Closed => return Ok(None),
                 Greeted::Tls => return Err(Failure::Unsent(tls::Trouble::Spoken.into())),
@@ -238,8 +235,8 @@ impl Clients {
         Ok(Some(protocol))
     }
 
-    fn shared(&self, protocol: Protocol) -> Result<Shared, Failure> {
-        Ok(Shared { protocol, client: self.client(protocol)?, token: Arc::default(), room: 0 })
+    fn speaker(&self, protocol: Protocol) -> Result<Speaker, Failure> {
+        Ok(Speaker { protocol, client: self.client(protocol)?, token: Arc::default(), room: 0 })
     }
 
     fn client(&self, protocol: Protocol) -> Result<Client, Failure> {
@@ -278,14 +275,10 @@ impl Clients {
     }
 }
 
-impl Shared {
+impl Speaker {
     fn has_room(&self) -> bool {
-        // One of the tokens is the client's own.
+        // One of the tokens is its own.
         Arc::strong_count(&self.token) <= self.room
-    }
-
-    fn place(&self) -> Place {
-        Place { client: self.client.clone(), _token: Arc::clone(&self.token) }
     }
 }
 
@@ -325,7 +318,7 @@ fn watched(builder: ClientBuilder) -> ClientBuilder {
 /// would keep the server's own cookies out.
 fn jar(remote: &Remote) -> Jar {
     let jar = Jar::default();
-    for header in remote.headers.get_all(COOKIE) {
+    if let Some(header) = remote.headers.get(COOKIE) {
         let text = String::from_utf8_lossy(header.as_bytes());
         for cookie in text.split(';') {
             jar.add_cookie_str(&format!("{}; Path=/", cookie.trim()), &remote.url);

@@ -5,17 +5,21 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
 
 /// How long an address may say nothing before the next is tried as well.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// A connection to the first of these addresses that takes one.
+/// A connection to the first address of this host that takes one.
 ///
 /// # Errors
-/// None takes one: why not, as the last of them has it.
-pub(super) async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+/// It has no address, or none takes one: why not, as the last of them has it.
+pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    first(lookup_host((host, port)).await?.collect()).await
+}
+
+async fn first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut tries = pin!(tries(addresses, HEAD_START));
     let mut last = ErrorKind::AddrNotAvailable.into();
     while let Some((_, tried)) = tries.next().await {
@@ -65,12 +69,26 @@ pub(crate) mod tests {
         let address = listener.local_addr().unwrap();
         // Nobody takes them, and then there is no room for more.
         let mut waiting = Vec::new();
-        while let Ok(Ok(stream)) =
-            timeout(Duration::from_millis(200), TcpStream::connect(address)).await
-        {
+        while let Some(stream) = connected_before_others(address).await {
             waiting.push(stream);
         }
         (address, (listener, waiting))
+    }
+
+    /// A connection to this address, unless those come about first that are begun after it. This machine
+    /// takes them in order.
+    async fn connected_before_others(address: SocketAddr) -> Option<TcpStream> {
+        let others = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other = others.local_addr().unwrap();
+        tokio::select! {
+            biased;
+            connected = TcpStream::connect(address) => Some(connected.unwrap()),
+            () = async {
+                for _ in 0..8 {
+                    TcpStream::connect(other).await.unwrap();
+                }
+            } => None,
+        }
     }
 
     #[tokio::test]
@@ -82,11 +100,11 @@ pub(crate) mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let answering = listener.local_addr().unwrap();
         for addresses in [vec![silent, answering], vec![refusing, silent, refusing, answering]] {
-            let connected = timeout(HEAD_START * 8, connect(addresses)).await.unwrap().unwrap();
+            let connected = timeout(HEAD_START * 8, first(addresses)).await.unwrap().unwrap();
             assert_eq!(connected.peer_addr().unwrap(), answering);
         }
-        let refused = connect(vec![refusing]).await.unwrap_err();
+        let refused = first(vec![refusing]).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        assert_eq!(connect(Vec::new()).await.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+        assert_eq!(first(Vec::new()).await.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
     }
 }

@@ -2,7 +2,7 @@
 //! failed.
 
 use super::answer;
-use super::clients::Place;
+use super::clients::Speaker;
 use super::request::{Failure, Outgoing, Sent, reason};
 use super::stream::is_stream;
 use super::tls::Certificate;
@@ -88,7 +88,7 @@ pub(crate) struct Stream {
     response: reqwest::Response,
     decoder: Decoder,
     items: VecDeque<Item>,
-    _place: Place,
+    _speaker: Speaker,
 }
 
 impl Stream {
@@ -113,6 +113,11 @@ impl Link {
     /// The proxy before the remote, as it may be shown.
     pub(crate) fn proxy(&self) -> Option<&str> {
         self.clients.route().proxy()
+    }
+
+    /// Whether the proxy reads the requests.
+    pub(crate) fn is_read(&self) -> bool {
+        self.clients.route().is_read()
     }
 
     /// What the proxy answers to a request for a tunnel, where there is one that can be asked: a status,
@@ -183,8 +188,8 @@ impl Link {
         let headers = self.headers(false).await.map_err(lost)?;
         let outgoing = Outgoing::post(&self.remote.url, headers, message.into());
         let outgoing = outgoing.of(connection, None).map_err(lost)?;
-        let client = self.clients.for_posts().await.map_err(lost)?;
-        let (response, moved_to) = answered(self.send(outgoing, &client).await.map_err(lost)?)?;
+        let speaker = self.clients.for_posts().await.map_err(lost)?;
+        let (response, moved_to) = answered(self.send(outgoing, &speaker).await.map_err(lost)?)?;
         Ok(Head { response, moved_to })
     }
 
@@ -204,13 +209,13 @@ impl Link {
         cursor: Option<&Bytes>,
     ) -> Result<Opened, Lost> {
         let lost = |failure| self.lost(failure);
-        let place = self.clients.for_stream(None).await.map_err(lost)?;
+        let speaker = self.clients.for_stream(None).await.map_err(lost)?;
         let headers = self.headers(false).await.map_err(lost)?;
         let outgoing = Outgoing::stream(&self.remote.url, headers)
             .of(Some(connection), None)
             .and_then(|outgoing| outgoing.from(cursor, self.remote.cursor_in_query))
             .map_err(lost)?;
-        let (response, _) = answered(self.send(outgoing, &place.client).await.map_err(lost)?)?;
+        let (response, _) = answered(self.send(outgoing, &speaker).await.map_err(lost)?)?;
         if !is_stream(&response) {
             let read = answer::read(response, limits::ERROR_BODY_BYTES).await;
             return read.map(Opened::Refused).map_err(lost);
@@ -221,7 +226,7 @@ impl Link {
             decoder: Decoder::new(self.remote.max_message_bytes),
             items: VecDeque::new(),
             response,
-            _place: place,
+            _speaker: speaker,
         })))
     }
 

@@ -5,7 +5,7 @@ use super::request::Failure;
 use reqwest::Url;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The preface of HTTP/2 and an empty SETTINGS frame.
@@ -40,11 +40,7 @@ pub(super) enum Greeted {
 pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failure> {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let port = url.port_or_known_default().unwrap_or_default();
-    let connected = async {
-        let addresses = lookup_host((host, port)).await?.collect();
-        happy_eyeballs::connect(addresses).await
-    };
-    let stream = match timeout(connect, connected).await {
+    let stream = match timeout(connect, happy_eyeballs::connect(host, port)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(Failure::Unsent(error.to_string().into())),
         Err(_) => return Err(Failure::Unsent("the connection timed out".into())),

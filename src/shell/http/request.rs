@@ -1,10 +1,10 @@
 //! Sends one request, with its headers and its redirects (L4, L8).
 
 use super::astray::Astray;
-use super::clients::Clients;
+use super::clients::{Clients, Speaker};
 use super::tls;
 use super::trouble::Reason;
-use crate::core::redirect::{Verdict, decide};
+use crate::core::redirect::{Points, Verdict, decide};
 use crate::core::{Connection, Outcome, SessionId};
 use crate::shell::token::random;
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -15,7 +15,7 @@ use reqwest::header::{
     HeaderName, HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
     SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use reqwest::{Client, Method, Request, Response, Url};
+use reqwest::{Method, Request, Response, Url};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use std::error::Error;
 
@@ -219,35 +219,33 @@ impl Outgoing {
     /// Sends it, and again to where the remote redirects within its own origin (L8).
     pub(super) async fn send(
         mut self,
-        client: &Client,
+        speaker: &Speaker,
         clients: &Clients,
     ) -> Result<Sent, Failure> {
         let is_get = self.method == Method::GET;
         let mut before: Vec<Url> = Vec::new();
         loop {
-            let sent = client.execute(self.request()).await;
-            let response = clients.passed(sent).await?;
+            let response = clients.send(self.request(), speaker).await?;
             let status = response.status().as_u16();
             let target = target(&self.url, &response);
-            let same_origin = target.as_ref().map(|target| target.origin() == self.url.origin());
-            let astray = match (decide(status, is_get, same_origin, before.len()), target) {
+            let points = target.as_ref().map(|target| match target {
+                target if target.origin() != self.url.origin() => Points::Elsewhere,
+                target if *target == self.url || before.contains(target) => Points::Back,
+                _ => Points::Onward,
+            });
+            match (decide(status, is_get, points, before.len()), target) {
                 (Verdict::Follow, Some(target)) => {
                     before.push(std::mem::replace(&mut self.url, target));
-                    continue;
                 }
-                (Verdict::Refuse(_), Some(target))
-                    if target == self.url || before.contains(&target) =>
-                {
-                    Astray::Circle(target)
+                (Verdict::Refuse(refusal), target) => {
+                    let astray = Astray { target, refusal };
+                    return Ok(Sent::Redirected { status, astray });
                 }
-                (Verdict::Refuse(refusal), Some(target)) => Astray::To(target, refusal),
-                (_, None) if is_redirect(status) => Astray::Nowhere,
                 _ => {
                     let moved_to = (!before.is_empty()).then_some(self.url);
                     return Ok(Sent::Answered { response, moved_to });
                 }
-            };
-            return Ok(Sent::Redirected { status, astray });
+            }
         }
     }
 
@@ -305,11 +303,6 @@ pub(in crate::shell) fn reason(error: reqwest::Error) -> Reason {
 /// What an error came from, from the outermost to the innermost.
 pub(super) fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |&cause| cause.source())
-}
-
-/// Whether a response with this status has to say where to go.
-fn is_redirect(status: u16) -> bool {
-    decide(status, true, Some(true), 0) == Verdict::Follow
 }
 
 /// Where a response points to, without credentials.

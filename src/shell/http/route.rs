@@ -38,7 +38,9 @@ pub(crate) enum Trouble {
     Silent(String),
     #[error("the proxy {proxy} cannot be reached: {reason}")]
     Unreachable { proxy: String, reason: Box<Reason> },
-    #[error("the proxy {proxy} lets nothing through to it: {reason}")]
+    #[error(
+        "the proxy {proxy} lets nothing through to it ({reason}): `acp-tether doctor` tells more"
+    )]
     Refuses { proxy: String, reason: String },
     #[error("the proxy {proxy} opens a way to it, which is cut before TLS is agreed on: {reason}")]
     Cuts { proxy: String, reason: String },

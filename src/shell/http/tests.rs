@@ -309,6 +309,16 @@ async fn a_port_that_closes_at_once_may_be_one_with_tls_whatever_became_of_the_r
     }
 }
 
+/// It is asked for in HTTP/1.1 whatever is asked for.
+#[tokio::test]
+async fn w1_a_port_that_closes_on_a_request_for_a_socket_is_not_suspected_of_its_http() {
+    for http in ["auto", "1.1", "2"] {
+        let client = Client::new(&[&raw("").await, "--http", http]);
+        let reason = client.http.link.socket(false).await.unwrap_err().into_reason().to_string();
+        assert!(reason.ends_with("if it speaks TLS, let the URL begin with https:"), "{reason}");
+    }
+}
+
 #[tokio::test]
 async fn l9_of_an_acceptance_the_head_is_the_answer() {
     let server = Server::start(Speaks::Both, |seen| match seen.body.as_ref() {

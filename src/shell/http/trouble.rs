@@ -27,11 +27,14 @@ impl Reason {
         self.trouble.as_ref()
     }
 
-    /// The same, with what else may have been wrong, where the network is all that it tells of.
+    /// The same, with what else may have been wrong, where all that it tells of is that something broke
+    /// off.
     pub(super) fn or(self, doubt: &Self) -> Self {
         match self.trouble {
+            None | Some(Trouble::Proxy(route::Trouble::Cuts { .. })) => {
+                Self { text: format!("{self}; {doubt}"), trouble: doubt.trouble.clone() }
+            }
             Some(_) => self,
-            None => Self { text: format!("{self}; {doubt}"), trouble: doubt.trouble.clone() },
         }
     }
 }

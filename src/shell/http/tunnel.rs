@@ -5,7 +5,6 @@ use reqwest::Url;
 use reqwest::header::HeaderValue;
 use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::lookup_host;
 
 /// The longest line that is read.
 const LINE: u64 = 256;
@@ -22,8 +21,7 @@ pub(super) struct Proxy {
 impl Proxy {
     /// The status with which it answers; `None` where its answer is not HTTP.
     pub(super) async fn answer(&self, url: &Url) -> io::Result<Option<u16>> {
-        let addresses = lookup_host((self.host.as_str(), self.port)).await?.collect();
-        let mut stream = happy_eyeballs::connect(addresses).await?;
+        let mut stream = happy_eyeballs::connect(&self.host, self.port).await?;
         stream.write_all(&self.request(url)).await?;
         let mut line = Vec::new();
         if BufReader::new(stream.take(LINE)).read_until(b'\n', &mut line).await? == 0 {

@@ -1,7 +1,7 @@
 //! Decides what a proxy means by what it does.
 
 use super::tls::advice;
-use super::{Context, Exchange, MEND_PROXY, place};
+use super::{Context, Exchange, MEND_PROXY, NETWORK_SIGN_IN, place};
 use crate::commands::doctor::report::Finding;
 use crate::shell::http::inspection::{AtProxy, Lost, Stage, Trouble};
 use std::io;
@@ -46,10 +46,13 @@ pub fn proxy(context: &Context, exchange: &Exchange, answer: Option<&Answer>) ->
             reason,
             format!("{ask} An agent that speaks no TLS at that port breaks off, too."),
         ),
-        AtProxy::Refuses { .. } => match answer {
-            Some(answer) => refusal(context, proxy, answer).unwrap_or(Finding::failed(reason, ask)),
-            None => Finding::failed(reason, ask),
-        },
+        AtProxy::Refuses { reason: why, .. } => {
+            answer.and_then(|answer| refusal(context, proxy, answer)).unwrap_or_else(|| {
+                let place = place(&context.url);
+                let found = format!("the proxy {proxy} lets nothing through to {place}: {why}");
+                Finding::failed(found, ask)
+            })
+        }
     }
 }
 
@@ -59,6 +62,10 @@ fn refusal(context: &Context, proxy: &str, answer: &Answer) -> Option<Finding> {
     let (found, advice) = match answer {
         // Another time it does.
         Ok(Some(200)) => return None,
+        Ok(Some(511)) => {
+            let found = format!("{proxy} answers 511 where it is asked for a tunnel");
+            return Some(Finding::failed(found, NETWORK_SIGN_IN));
+        }
         Ok(Some(status @ (..=399 | 400 | 404 | 405 | 501))) => (
             format!("{proxy} answers {status} where it is asked for a tunnel: it is no proxy"),
             "A web server answers so, or a proxy that knows http:// only: are address and port right?",

@@ -119,7 +119,13 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     fn context(url: &str) -> Context {
-        Context { url: Url::parse(url).unwrap(), proxy: None, sent: Vec::new(), is_socket: false }
+        Context {
+            url: Url::parse(url).unwrap(),
+            proxy: None,
+            is_read: false,
+            sent: Vec::new(),
+            is_socket: false,
+        }
     }
 
     #[test]
