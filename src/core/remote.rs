@@ -208,27 +208,28 @@ impl Core {
     fn closed(&mut self, close: &OpenRequest, step: &mut Step<'_>) {
         let scope = &close.session;
         let mended = self.sessions.get(scope).map(|session| session.mended).unwrap_or_default();
-        let is_mended = mended.by > close.arrival;
-        let mend = match self.ledger.mend_after(close) {
-            _ if is_mended => Some(mended.by),
-            under_way => under_way,
-        };
-        if !is_mended {
-            self.roster.strike(scope);
+        if mended.by > close.arrival {
+            return self.end_before(scope, mended, step);
         }
-        let Some(mend) = mend else {
-            return self.end_session(scope, "was closed meanwhile", step);
+        self.roster.strike(scope);
+        let Some(by) = self.ledger.mend_after(close) else {
+            return self.end_session(scope, CLOSED, step);
         };
-        if !is_mended && let Some(session) = self.sessions.get_mut(scope) {
+        if let Some(session) = self.sessions.get_mut(scope) {
             session.attached = false;
             session.is_running = false;
         }
-        let asked = if is_mended { mended.asked } else { u64::MAX };
-        for id in self.ledger.withdraw_until(scope.as_ref(), asked) {
+        let asked = self.ledger.questions_asked();
+        self.end_before(scope, Mended { by, asked }, step);
+    }
+
+    /// What came before a session was loaded or resumed belongs to a life that was closed.
+    fn end_before(&mut self, scope: &Scope, mended: Mended, step: &mut Step<'_>) {
+        for id in self.ledger.withdraw_until(scope.as_ref(), mended.asked) {
             step.line(Bytes::from(methods::cancel_request(&id)));
         }
-        let sent = self.ledger.sent_before(scope.as_ref(), mend);
-        self.fail_each(sent, &ended(scope, "was closed meanwhile"), step);
+        let sent = self.ledger.sent_before(scope.as_ref(), mended.by);
+        self.fail_each(sent, &ended(scope, CLOSED), step);
     }
 
     /// The agent agreed to end a session, or has another under its id. What the editor still had in
@@ -303,6 +304,9 @@ impl Core {
         self.timers.arm(Timer::Question(scope.clone()), until);
     }
 }
+
+/// Why the requests of a closed session fail.
+const CLOSED: &str = "was closed meanwhile";
 
 /// What the requests of a session that is gone fail with.
 fn ended(scope: &Scope, why: &str) -> Failure {

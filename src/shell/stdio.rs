@@ -114,12 +114,13 @@ struct Queue {
     broken: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Waiting {
     lines: VecDeque<Bytes>,
     is_last: bool,
-    /// The writing thread sleeps, or has not begun. To wake it costs more than to write a line.
-    is_idle: bool,
+    /// The writing thread is awake, and looks for more before it sleeps. To wake it costs more than to
+    /// write a line.
+    is_awake: bool,
 }
 
 impl Output {
@@ -184,7 +185,7 @@ impl Output {
             return;
         }
         let written = mem::take(&mut self.gathered_bytes);
-        if output.write(self.gathered.drain(..)).is_err() {
+        if output.write(&mut self.gathered).is_err() {
             self.queue.broken.notify_one();
         }
         self.queue.written(written);
@@ -219,12 +220,6 @@ impl Output {
     }
 }
 
-impl Default for Waiting {
-    fn default() -> Self {
-        Self { lines: VecDeque::new(), is_last: false, is_idle: true }
-    }
-}
-
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // No code panics while it holds the lock; where it did, the queue is whole all the same.
@@ -235,11 +230,11 @@ impl Queue {
     #[cfg(unix)]
     fn is_idle(&self) -> bool {
         let waiting = self.lock();
-        waiting.is_idle && waiting.lines.is_empty()
+        !waiting.is_awake && waiting.lines.is_empty()
     }
 
     fn wake(&self, waiting: &mut Waiting) {
-        if mem::take(&mut waiting.is_idle) {
+        if !mem::replace(&mut waiting.is_awake, true) {
             self.filled.notify_one();
         }
     }
@@ -251,7 +246,7 @@ impl Queue {
             if waiting.is_last {
                 return None;
             }
-            waiting.is_idle = true;
+            waiting.is_awake = false;
             waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         mem::swap(&mut waiting.lines, taken);

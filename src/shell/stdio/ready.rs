@@ -3,10 +3,11 @@
 //! The descriptors stay as they are: others may hold them too, and to make them non-blocking would be
 //! to make them so for those.
 
-use super::read_batch;
+use super::{next_block, read_batch, write};
 use crate::wire::lines::{Line, Lines};
 use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{File, FileType};
 use std::io::{self, Read, Write};
@@ -82,14 +83,10 @@ impl Output {
         is_in(&self.output, PollFlags::OUT)
     }
 
-    pub(super) fn write(&mut self, lines: impl Iterator<Item = Bytes>) -> io::Result<()> {
-        self.block.clear();
-        for line in lines {
-            self.block.extend_from_slice(&line);
-            self.block.push(b'\n');
-        }
-        self.output.write_all(&self.block)?;
-        self.output.flush()
+    /// Writes these lines, [`LITTLE`] bytes at most.
+    pub(super) fn write(&mut self, lines: &mut VecDeque<Bytes>) -> io::Result<()> {
+        let large = next_block(lines, &mut self.block);
+        write(&mut self.output, &large, &self.block)
     }
 }
 
