@@ -2,11 +2,12 @@
 //! messages of our own.
 
 use bytes::Bytes;
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::sync::LazyLock;
 
 use super::restore::Way;
 use super::session::Setup;
@@ -215,6 +216,8 @@ pub enum News {
 pub fn news(message: &[u8]) -> Option<News> {
     const TITLE: &str = "session_info_update";
     const STATE: &str = "state_update";
+    // To make one costs more than to find what it finds.
+    static FINDERS: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| [TITLE, STATE].map(Finder::new));
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Told {
@@ -225,8 +228,7 @@ pub fn news(message: &[u8]) -> Option<News> {
         stop_reason: Option<String>,
     }
     // Nearly every update is of another kind, and is not read again to find that out.
-    let says = |kind: &str| memmem::find(message, kind.as_bytes()).is_some();
-    if !says(TITLE) && !says(STATE) {
+    if FINDERS.iter().all(|finder| finder.find(message).is_none()) {
         return None;
     }
     let update: Told = update(message)?;
