@@ -37,7 +37,7 @@ use tokio::task::AbortHandle;
 /// Batches of stream events that may wait for the shell. Past it no stream is read (P6).
 pub(super) const BATCHES: usize = 8;
 
-/// What one piece of a stream's body told.
+/// What pieces of a stream's body told that came together.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// The stream.
@@ -220,7 +220,8 @@ impl Link {
     async fn stream(&self, open: Open, batches: &mpsc::Sender<Batch>) {
         let told = Told { stream: open.stream.clone(), batches };
         let limit = self.remote.max_message_bytes;
-        match self.opened(open).await {
+        // In a box, so that a stream which is open does not keep the room that its opening took.
+        match Box::pin(self.opened(open)).await {
             Ok((response, _speaker)) => stream::read(response, limit, &told).await,
             Err(failure) => told.tell(vec![StreamEvent::Failed(failure.into())]).await,
         }

@@ -5,12 +5,16 @@ use super::answer;
 use super::request::reason;
 use crate::core::{End, Millis, StreamEvent, StreamId};
 use crate::wire::sse::{Decoder, Item};
+use futures_util::{FutureExt, StreamExt};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use reqwest::{Response, StatusCode, Version};
 use tokio::sync::mpsc;
 
 /// The end of the name of the header that tells a server's numbering of events (R5).
 const EVENT_EPOCH: &str = "-event-epoch";
+
+/// Bytes of a stream that go on together where they came together: a server makes a piece of each event.
+const TOGETHER: usize = 16 * 1024;
 
 /// Reads the answer to a GET of a stream to its end.
 pub(super) async fn read(response: Response, limit: usize, told: &Told<'_>) {
@@ -46,20 +50,27 @@ impl Told<'_> {
     }
 }
 
-async fn read_events(mut response: Response, mut decoder: Decoder, told: &Told<'_>) -> End {
+async fn read_events(response: Response, mut decoder: Decoder, told: &Told<'_>) -> End {
     let is_end_marked = is_end_marked(&response);
+    let mut body = response.bytes_stream();
     let mut items = Vec::new();
     loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) => {
-                decoder.push(chunk, &mut items);
-                if !items.is_empty() {
-                    told.tell(items.drain(..).map(StreamEvent::from).collect()).await;
-                }
-            }
-            Ok(None) if is_end_marked => return End::Clean,
-            Ok(None) => return End::Broken("the connection closed, which may be a cut".to_owned()),
-            Err(error) => return End::Broken(reason(error).to_string()),
+        let mut next = Some(body.next().await);
+        let mut taken = 0;
+        while let Some(Some(Ok(piece))) = next {
+            taken += piece.len();
+            decoder.push(piece, &mut items);
+            next = (taken < TOGETHER).then(|| body.next().now_or_never()).flatten();
+        }
+        if !items.is_empty() {
+            told.tell(items.drain(..).map(StreamEvent::from).collect()).await;
+        }
+        match next {
+            // More is still to come.
+            None => {}
+            Some(Some(Err(error))) => return End::Broken(reason(error).to_string()),
+            Some(_) if is_end_marked => return End::Clean,
+            Some(_) => return End::Broken("the connection closed, which may be a cut".to_owned()),
         }
     }
 }

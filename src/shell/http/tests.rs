@@ -647,6 +647,18 @@ async fn r9_a_body_that_is_cut_or_just_stops_is_no_clean_end() {
 }
 
 #[tokio::test]
+async fn p6_what_came_together_on_a_stream_goes_on_together() {
+    // A server makes a piece of each event.
+    let answer = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
+        3\r\n:\n\n\r\n3\r\n:\n\n\r\n";
+    let mut client = Client::new(&[&raw(answer).await]);
+    client.open("s", None);
+    assert!(matches!(client.event().await, StreamEvent::Opened { .. }));
+    let events = client.events().await;
+    assert!(matches!(events[..], [StreamEvent::Comment, StreamEvent::Comment]), "{events:?}");
+}
+
+#[tokio::test]
 async fn l6_a_get_answered_with_another_type_or_status_is_refused() {
     let server = Server::start(Speaks::Both, |seen| match seen.header("acp-session-id") {
         Some("html") => answer(200, &[("content-type", "text/html")], "<p>log in</p>"),
