@@ -39,6 +39,7 @@ use crate::wire::lines::Line;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::time::Duration;
 use std::{io, mem, process, thread};
@@ -64,27 +65,34 @@ pub fn run(
 ) -> io::Result<process::ExitCode> {
     let code = config.exit_code();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // A task of its own: each time that the future which the runtime blocks on is woken, it asks the
+    // system for events first.
     runtime.block_on(async {
-        let mut signals = leaving::signals()?;
-        let lines = stdio::read_editor(config.settings.max_message_bytes);
-        let loopback = config.loopback.clone();
-        let mut shell = Shell::new(config, Output::editor());
-        shell.recorder = recorder;
-        if let Some(loopback) = loopback {
-            shell.open_api(&loopback);
-        }
-        shell.carry(lines, &mut signals).await;
-        tokio::select! {
-            () = shell.output.finish() => {}
-            // A second signal does not wait for an editor that does not read.
-            Some(()) = signals.recv() => {}
-        }
-        io::Result::Ok(())
+        let carried = tokio::spawn(carry(config, recorder)).await;
+        carried.unwrap_or_else(|panic| resume_unwind(panic.into_panic()))
     })?;
     log.flush();
     // A name that is still being looked up does not hold the end up.
     runtime.shutdown_background();
     Ok(code.into())
+}
+
+async fn carry(config: Config, recorder: Option<Recorder>) -> io::Result<()> {
+    let mut signals = leaving::signals()?;
+    let lines = stdio::read_editor(config.settings.max_message_bytes);
+    let loopback = config.loopback.clone();
+    let mut shell = Shell::new(config, Output::editor());
+    shell.recorder = recorder;
+    if let Some(loopback) = loopback {
+        shell.open_api(&loopback);
+    }
+    shell.carry(lines, &mut signals).await;
+    tokio::select! {
+        () = shell.output.finish() => {}
+        // A second signal does not wait for an editor that does not read.
+        Some(()) = signals.recv() => {}
+    }
+    Ok(())
 }
 
 /// The core and what it acts on.

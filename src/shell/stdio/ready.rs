@@ -66,13 +66,13 @@ pub(super) struct Output {
     block: Vec<u8>,
 }
 
-trait Descriptor: Write + AsFd + Send {}
+trait Descriptor: Write + AsFd + Send + Sync {}
 
-impl<T: Write + AsFd + Send> Descriptor for T {}
+impl<T: Write + AsFd + Send + Sync> Descriptor for T {}
 
 impl Output {
     /// `None` for what may say that it takes something and mean a byte, as a terminal does.
-    pub(super) fn new(output: impl Write + AsFd + Send + 'static) -> Option<Self> {
+    pub(super) fn new(output: impl Write + AsFd + Send + Sync + 'static) -> Option<Self> {
         let kind = kind(&output).ok()?;
         let is_known = kind.is_fifo() || kind.is_socket();
         is_known.then(|| Self { output: Box::new(output), block: Vec::with_capacity(LITTLE) })
