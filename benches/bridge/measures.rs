@@ -5,11 +5,13 @@ use crate::editor::Editor;
 use crate::server::{FirstPost, Server};
 use crate::{Bridge, Kind};
 use clap::ValueEnum;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const TURNS: usize = 2_000;
+const PAUSE: Duration = Duration::from_micros(100);
 /// Starts of one round, of which the median counts.
 const STARTS: usize = 5;
 const IDLE: Duration = Duration::from_secs(30);
@@ -86,7 +88,10 @@ impl Measure {
             flooded(count, bytes, turns[0], updates, cpu)
         };
         match self {
-            Self::Turns => turns(told(TURNS, "echo hello").turns),
+            Self::Turns => {
+                let copied = (COPIED, median(copies()) * 1e6);
+                turns(told(TURNS, "echo hello").turns).into_iter().chain([copied]).collect()
+            }
             Self::Flood => flood(100_000, 200),
             Self::Large => flood(2_000, 64 << 10),
             Self::Huge => flood(1, 40_000_000),
@@ -119,6 +124,30 @@ fn turns(mut seconds: Vec<f64>) -> Vec<Figure> {
     seconds.sort_by(f64::total_cmp);
     let at = |percent: usize| seconds[seconds.len() * percent / 100] * 1e6;
     vec![(P50, at(50)), ("turn, p99, µs", at(99))]
+}
+
+/// What a bridge adds to a turn that does nothing: two pipes, and a process that is woken to copy.
+const COPIED: &str = "a line through `cat` and back, p50, µs";
+
+/// The seconds that lines as long as those of a turn take through `cat` and back, after a pause as long as the
+/// agent's part of a turn: what sleeps wakes later.
+fn copies() -> Vec<f64> {
+    let mut cat = Command::new("cat");
+    let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut cat = cat.expect("there is `cat`");
+    let (mut input, output) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
+    let (mut output, line) = (BufReader::new(output), [&[b'x'; 230][..], b"\n"].concat());
+    let mut copy = || {
+        sleep(PAUSE);
+        let start = Instant::now();
+        input.write_all(&line).unwrap();
+        output.read_line(&mut String::new()).unwrap();
+        start.elapsed().as_secs_f64()
+    };
+    let copies = (0..TURNS).map(|_| copy()).collect();
+    drop(input);
+    cat.wait().unwrap();
+    copies
 }
 
 /// The name of the figure that the bare client's is subtracted from.
