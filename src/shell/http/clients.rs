@@ -33,6 +33,9 @@ const PING_ANSWER: Duration = Duration::from_secs(10);
 /// Bytes that may be under way on one HTTP/2 stream, and on all of one connection.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+/// Bytes that the server may put in one HTTP/2 frame. By default it is 16 KiB, and a larger message costs more
+/// for each part.
+const FRAME: u32 = 128 * 1024;
 /// An idle HTTP/1.1 connection is not used again after this. Many servers close it after 5 s, and a
 /// POST that meets the closing is one whose fate nobody knows.
 const IDLE_HTTP1: Duration = Duration::from_secs(4);
@@ -307,6 +310,7 @@ fn watched(builder: ClientBuilder) -> ClientBuilder {
         .http2_keep_alive_interval(PING)
         .http2_keep_alive_timeout(PING_ANSWER)
         .http2_keep_alive_while_idle(true)
+        .http2_max_frame_size(FRAME)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW);
     #[cfg(target_os = "linux")]
