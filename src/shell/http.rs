@@ -1,5 +1,6 @@
 //! Does over HTTP what the core asks for: POSTs, streams, the DELETE. Decides nothing.
 
+mod addresses;
 mod answer;
 mod astray;
 mod clients;
