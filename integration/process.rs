@@ -296,6 +296,32 @@ fn x2_a_closed_standard_error_disturbs_nobody() {
     remote.gets("DELETE");
 }
 
+/// A remote whose answer to `initialize` begins and does not end.
+fn endless(method: &str) -> Option<Vec<u8>> {
+    let mut answer = healthy(method)?;
+    if method == "POST" {
+        answer.pop();
+    }
+    Some(answer)
+}
+
+#[test]
+fn s7_the_connection_of_an_initialize_whose_answer_does_not_end_is_deleted() {
+    let remote = Remote::start(endless);
+    let flags = ["--http", "1.1", "--connect-timeout", "1s", &remote.url];
+    let mut program = Program::start(flags);
+    program.writes(INITIALIZE);
+    assert!(program.reads().contains("gave up after 1000 ms"));
+    remote.gets("DELETE");
+
+    let mut program = Program::start(["--http", "1.1", &remote.url]);
+    program.writes(INITIALIZE);
+    remote.gets("POST");
+    program.input = None;
+    remote.gets("DELETE");
+    assert_eq!(program.ends_within(GONE), Some(0));
+}
+
 #[test]
 fn s7_the_end_of_input_while_initialize_is_tried_again_answers_it_and_exits() {
     let remote = Remote::start(|_| Some(response(503, "")));
