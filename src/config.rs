@@ -383,7 +383,8 @@ pub(crate) fn misfits(flags: &Connect) -> Vec<(&'static str, Unusable)> {
         }
     }
     // A variable may hold a whole URL, or a part of one.
-    let proxy = Proxy::new(&flags.network, |_| Ok("http://x".to_owned()));
+    let proxy = |holds: &str| Proxy::new(&flags.network, |_| Ok(holds.to_owned()));
+    let proxy = proxy("http://x").or_else(|_| proxy("1"));
     misfits.extend(proxy.err().map(|problem| (keys::PROXY, problem)));
     misfits
 }

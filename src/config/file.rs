@@ -452,7 +452,8 @@ mod tests {
             assert!(told.contains(": [remotes.a]: ") && told.contains(expected), "{told}");
             assert!(!told.starts_with("c:1: ") && !told.contains("s3cret"), "{told}");
         }
-        for proxy in ["${PROXY}", "http://${USER}:${WORD}@${HOST}:3128", "off"] {
+        for proxy in ["${PROXY}", "http://${USER}:${WORD}@${HOST}:3128", "http://p:${PORT}", "off"]
+        {
             assert_eq!(problems(format!("[remotes.a]\n{url}proxy = \"{proxy}\"")), [""; 0]);
         }
         for (name, expected) in [
