@@ -187,7 +187,7 @@ impl Clients {
                 Ok(response)
             }
             (Some(handshake), Err(failure)) => Err(match handshake.doubt() {
-                Some(doubt) => failure.or(&doubt.into()),
+                Some(doubt) => self.route.doubted(failure, doubt),
                 None => failure,
             }),
             (None, passed) => passed,

@@ -351,7 +351,7 @@ async fn a_port_that_closes_at_once_may_be_one_with_tls_whatever_became_of_the_r
 async fn w1_a_port_that_closes_on_a_request_for_a_socket_is_not_suspected_of_its_http() {
     for http in ["auto", "1.1", "2"] {
         let client = Client::new(&[&raw("").await, "--http", http]);
-        let reason = client.http.link.socket(false).await.unwrap_err().into_reason().to_string();
+        let reason = client.http.link.socket(false).await.unwrap_err().reason().to_string();
         assert!(reason.ends_with("if it speaks TLS, let the URL begin with https:"), "{reason}");
     }
 }
