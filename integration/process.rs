@@ -296,6 +296,32 @@ fn x2_a_closed_standard_error_disturbs_nobody() {
     remote.gets("DELETE");
 }
 
+/// A remote whose answer to `initialize` begins and does not end.
+fn endless(method: &str) -> Option<Vec<u8>> {
+    let mut answer = healthy(method)?;
+    if method == "POST" {
+        answer.pop();
+    }
+    Some(answer)
+}
+
+#[test]
+fn s7_the_connection_of_an_initialize_whose_answer_does_not_end_is_deleted() {
+    let remote = Remote::start(endless);
+    let flags = ["--http", "1.1", "--connect-timeout", "1s", &remote.url];
+    let mut program = Program::start(flags);
+    program.writes(INITIALIZE);
+    assert!(program.reads().contains("gave up after 1000 ms"));
+    remote.gets("DELETE");
+
+    let mut program = Program::start(["--http", "1.1", &remote.url]);
+    program.writes(INITIALIZE);
+    remote.gets("POST");
+    program.input = None;
+    remote.gets("DELETE");
+    assert_eq!(program.ends_within(GONE), Some(0));
+}
+
 #[test]
 fn s7_the_end_of_input_while_initialize_is_tried_again_answers_it_and_exits() {
     let remote = Remote::start(|_| Some(response(503, "")));
@@ -433,5 +459,59 @@ mod unix {
         assert_eq!(program.ends_within(GONE), Some(0));
         let took = start.elapsed();
         assert!(took < Duration::from_millis(1_000), "the second signal took {took:?}");
+    }
+
+    const LINES: usize = 200;
+
+    fn numbered(n: usize) -> String {
+        let text = "x".repeat(if n.is_multiple_of(50) { 300_000 } else { 10_000 });
+        format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":{n},"text":"{text}"}}}}"#)
+    }
+
+    /// Says all the numbered lines at once.
+    fn talkative(method: &str) -> Option<Vec<u8>> {
+        match method {
+            "GET" => {
+                let events = (0..LINES).map(|n| format!("data: {}\n\n", numbered(n)));
+                Some(stream(&events.collect::<String>()))
+            }
+            _ => healthy(method),
+        }
+    }
+
+    /// Node makes its ends of pipes non-blocking, and a program may share a terminal with others.
+    #[test]
+    fn s5_a_non_blocking_output_that_is_full_is_waited_for_and_carries_every_line_once() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        use std::os::fd::OwnedFd;
+        use std::os::unix::net::UnixStream;
+        let remote = Remote::start(talkative);
+        let (mut editor, ours) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let end = || Stdio::from(OwnedFd::from(ours.try_clone().unwrap()));
+        let mut command = program();
+        command.args(["connect", "--http", "1.1", &remote.url]).stdin(end()).stdout(end());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        writeln!(editor, "{INITIALIZE}").unwrap();
+        remote.gets("GET");
+        let start = Instant::now();
+        while poll(&mut [PollFd::new(&ours, PollFlags::OUT)], Some(&Timespec::default())) != Ok(0) {
+            assert!(start.elapsed() < SLACK, "it is not full");
+            thread::sleep(Duration::from_millis(2));
+        }
+        drop(ours);
+        // It has nothing to read, and nowhere to write: it is there all the same.
+        writeln!(editor, r#"{{"jsonrpc":"2.0","method":"y"}}"#).unwrap();
+        remote.gets("POST");
+        editor.set_read_timeout(Some(SLACK)).unwrap();
+        let mut lines = BufReader::new(&editor).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), INITIALIZED);
+        for n in 0..LINES {
+            assert!(lines.next().unwrap().unwrap() == numbered(n), "line {n}");
+        }
+        editor.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(lines.next().is_none());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 }

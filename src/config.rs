@@ -347,6 +347,15 @@ impl Remote {
 
 /// The endpoint of flags that go together, as far as can be told without variables and files.
 pub(crate) fn fitting(flags: &Connect) -> Result<Url, Unusable> {
+    match misfits(flags).into_iter().next() {
+        Some((_, problem)) => Err(problem),
+        None => endpoint(&flags.url, flags.transport),
+    }
+}
+
+/// All that does not go together, each with the key that it is about.
+pub(crate) fn misfits(flags: &Connect) -> Vec<(&'static str, Unusable)> {
+    let mut misfits = Vec::new();
     let is_authorization = |header: &String| {
         header
             .split_once(':')
@@ -358,19 +367,26 @@ pub(crate) fn fitting(flags: &Connect) -> Result<Url, Unusable> {
         BearerFlags { command, .. } => command.as_ref().map(|_| BEARER_COMMAND),
     };
     if let Some(bearer) = bearer.filter(|_| flags.headers.iter().any(is_authorization)) {
-        return Err(Unusable::TwoCredentials(bearer));
+        misfits.push((bearer.trim_start_matches('-'), Unusable::TwoCredentials(bearer)));
     }
     if let Some((one, other)) = repeated(flags.headers.iter().map(String::as_str)) {
-        return Err(Unusable::TwoHeaders(one.to_owned(), other.to_owned()));
+        misfits.push((keys::HEADER, Unusable::TwoHeaders(one.to_owned(), other.to_owned())));
     }
-    let url = endpoint(&flags.url, flags.transport)?;
-    if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
-        return Err(Unusable::RecordSocket);
+    match endpoint(&flags.url, flags.transport) {
+        Err(problem) => misfits.push((keys::URL, problem)),
+        Ok(url) => {
+            if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
+                misfits.push((keys::RECORD, Unusable::RecordSocket));
+            }
+            let unchecked = tls::Unchecked::new(&flags.network.insecure, &url);
+            misfits.extend(unchecked.err().map(|problem| (keys::INSECURE, problem.into())));
+        }
     }
-    tls::Unchecked::new(&flags.network.insecure, &url)?;
     // A variable may hold a whole URL, or a part of one.
-    Proxy::new(&flags.network, |_| Ok("http://x".to_owned()))?;
-    Ok(url)
+    let proxy = |holds: &str| Proxy::new(&flags.network, |_| Ok(holds.to_owned()));
+    let proxy = proxy("http://x").or_else(|_| proxy("1"));
+    misfits.extend(proxy.err().map(|problem| (keys::PROXY, problem)));
+    misfits
 }
 
 /// Of headers, each `NAME: VALUE`, the names of two that are the same one.

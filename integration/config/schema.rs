@@ -26,6 +26,11 @@ const AGENT: &str = r"^\s*(?:[hH][tT][tT][pP][sS]?|[wW][sS]{1,2})://[^\s/?#\\@]+
 const SOCKET: &str = r"^\s*[wW][sS]{1,2}:";
 const PROXY: &str =
     r"^\s*(?:off\s*$|(?:[hH][tT][tT][pP][sS]?|[sS][oO][cC][kK][sS]5[hH]?)://[^\s/?#]|\$\{[^}]+\})";
+/// A URL whose port is a number that no port is.
+const NO_PORT: &str = concat!(
+    r"^\s*[^\s/?#]+://[^\s/?#\\]*:0*",
+    r"(?:6553[6-9]|655[4-9]\d|65[6-9]\d\d|6[6-9]\d{3}|[7-9]\d{4}|[1-9]\d{5,})(?:[/?#\\]|\s*$)"
+);
 /// `${` without a name or without its end.
 const OPEN: &str = r"\$\{(?:\}|[^}]*$)";
 /// No control characters but tabs; those around it are taken away.
@@ -135,9 +140,13 @@ fn described_key(key: &Arg) -> Value {
             "minLength": 1,
             "items": {"type": "string", "minLength": 1},
         }),
-        ("url", _) => json!({"type": "string", "pattern": AGENT}),
+        ("url", _) => json!({"type": "string", "pattern": AGENT, "not": {"pattern": NO_PORT}}),
         ("api", _) => json!({"type": "string", "pattern": API}),
-        ("proxy", _) => json!({"type": "string", "pattern": PROXY, "not": {"pattern": OPEN}}),
+        ("proxy", _) => json!({
+            "type": "string",
+            "pattern": PROXY,
+            "not": {"anyOf": [{"pattern": OPEN}, {"pattern": NO_PORT}]},
+        }),
         _ => json!({"type": "string", "minLength": 1}),
     };
     let help = key.get_help().unwrap().to_string();
@@ -178,8 +187,27 @@ type Row = (&'static str, &'static [&'static str], &'static [&'static str]);
 const ROWS: [Row; 29] = [
     (
         "url",
-        &["'https://h'", "'wss://h:1/acp?a=b@c'", "' HTTP://[::1]:8080#x '"],
-        &["''", "'h'", "'h:80'", "'ftp://h'", "'https://'", "'https:h'", "'http://a:b@h'", "1"],
+        &[
+            "'https://h'",
+            "'wss://h:1/acp?a=b@c'",
+            "' HTTP://[::1]:8080#x '",
+            "'http://h:065535'",
+            "'http://h/a:65536'",
+            "'http://[::]/'",
+        ],
+        &[
+            "'http://h:65536'",
+            "' http://[::1]:100000/acp '",
+            "'ws://h:070000?a'",
+            "''",
+            "'h'",
+            "'h:80'",
+            "'ftp://h'",
+            "'https://'",
+            "'https:h'",
+            "'http://a:b@h'",
+            "1",
+        ],
     ),
     ("transport", &["'http'", "'ws'"], &["'sse'", "''", "1", "['ws']"]),
     ("bearer-env", &["'TOKEN'"], &["''", "1", "['A']", "true"]),
@@ -191,8 +219,27 @@ const ROWS: [Row; 29] = [
     ("insecure", &["'h'", "['h']"], &["true", "''", "['']", "1"]),
     (
         "proxy",
-        &["'off'", "'http://p:1'", "'SOCKS5H://p'", "'${PROXY}'", "'http://a:${W}@p:1'"],
-        &["''", "'on'", "'p:3128'", "'ftp://p'", "'http://'", "'http://${'", "'http://${}'", "1"],
+        &[
+            "'off'",
+            "'http://p:1'",
+            "'SOCKS5H://p'",
+            "'${PROXY}'",
+            "'http://a:${W}@p:65535'",
+            "'http://a:70000@p:1'",
+            "'http://p:${P}'",
+        ],
+        &[
+            "'http://p:65536'",
+            "'socks5://a:${W}@p:99999/'",
+            "''",
+            "'on'",
+            "'p:3128'",
+            "'ftp://p'",
+            "'http://'",
+            "'http://${'",
+            "'http://${}'",
+            "1",
+        ],
     ),
     ("no-proxy", &["'a.test,10.0.0.0/8'", "'*'"], &["''", "1", "['a']"]),
     ("connect-timeout", &["'1ms'", "'1m 30s'", "'1.5s'"], &["''", "'5'", "5", "'0s'", "'soon'"]),

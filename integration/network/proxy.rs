@@ -9,8 +9,9 @@ use super::{TRIED_SHORTLY, answer, converse, message, refusal, until, unusable};
 use crate::peers::agent::Served;
 use crate::peers::conversation::{initialize, new_session, prompt, said, say};
 use crate::peers::editor::Editor;
+use crate::program::program;
 use rustls::ServerConnection;
-use rustls::version::TLS12;
+use rustls::version::{TLS12, TLS13};
 use serde_json::json;
 use std::fs;
 use std::net::TcpListener;
@@ -261,6 +262,28 @@ fn a_proxy_may_speak_tls_itself_and_is_checked_by_its_own_name() {
         let named = named.as_str();
         let both = ["--insecure=agent.test", "--insecure=localhost", "--proxy", named];
         initialize(&mut Editor::connect(url, &both));
+    }
+}
+
+/// In TLS 1.2 it is told in the handshake, in TLS 1.3 when it is spoken to.
+#[test]
+fn a_proxy_that_wants_a_certificate_of_ours_is_told_from_the_agent() {
+    let agent = Agent::start();
+    let issued = agent.authority.issue("localhost", Validity::Now);
+    for (url, version) in [(SECURE, &TLS12), (SECURE, &TLS13), (PLAIN, &TLS12), (PLAIN, &TLS13)] {
+        let proxy = agent.proxy(Kind::Forward(None), url);
+        let config = Authority::server_in(&[version], &issued, &[], Some(&agent.authority));
+        let end = Relay::start(Kind::Tls(Arc::new(config)), &proxy.address.to_string());
+        let named = format!("https://localhost:{}", end.address.port());
+        let message = refusal(url, &agent.flags(&named));
+        let expected = format!("the proxy {named} cannot be reached: it wants to see");
+        assert!(message.contains(&expected), "{url} {version:?}: {message}");
+        assert!(message.contains("--client-cert"), "{message}");
+        let flags = [&["doctor", url][..], &agent.flags(&named)].concat();
+        let told = program().args(flags).output().unwrap();
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let line = told.lines().find(|line| line.contains(&expected));
+        assert!(line.is_some_and(|line| line.contains("proxy ")), "{url} {version:?}: {told}");
     }
 }
 

@@ -4,7 +4,7 @@
 use super::keys::{
     self, HEADER, HEADERS, INSECURE, Keys, Setting, Source, URL, is_switch, is_text, suggestion,
 };
-use super::{SAME, fitting, kind};
+use super::{SAME, kind, misfits};
 use crate::printable::is_printable;
 use clap::{Arg, ArgAction};
 use etcetera::BaseStrategy;
@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File as Opened;
 use std::io::Read;
+use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -46,14 +47,20 @@ pub(crate) struct Remote {
 impl Remote {
     /// What is wrong with it, also where each of its keys is right.
     pub fn all_problems(&self, keys: &Keys) -> Vec<Problem> {
-        let together = match keys.parse(&self.settings) {
-            _ if !self.problems.is_empty() => None,
-            Ok(flags) => fitting(&flags).err().map(|problem| problem.to_string()),
-            Err(error) => Some(keys::told(&error)),
-        };
-        let together =
-            together.map(|text| Problem::at(self.line, format!("[remotes.{}]: {text}", self.name)));
-        self.problems.iter().cloned().chain(together).collect()
+        let told = |line, text| Problem::at(line, format!("[remotes.{}]: {text}", self.name));
+        // What is missing may be among what cannot be used.
+        let lacking = keys.parse(&self.settings).err().filter(|_| self.problems.is_empty());
+        let lacking = lacking.map(|error| told(self.line, keys::told(&error)));
+        let misfits = keys.parse_leniently(&self.settings).map(|flags| misfits(&flags));
+        // Of headers, each was compared with the others.
+        let misfits = misfits.into_iter().flatten().filter(|(key, _)| *key != HEADER);
+        let misfits = misfits.map(|(key, problem)| told(self.line_of(key), problem.to_string()));
+        self.problems.iter().cloned().chain(lacking).chain(misfits).collect()
+    }
+
+    /// Where a key stands, or the remote.
+    fn line_of(&self, key: &str) -> usize {
+        self.settings.iter().find(|setting| setting.key == key).map_or(self.line, line_of)
     }
 }
 
@@ -237,22 +244,25 @@ impl Reading<'_> {
 
     /// What is one choice was made once.
     fn choices(&self, remote: &mut Remote) {
-        let settings = &remote.settings;
-        for (index, setting) in settings.iter().enumerate() {
-            let Some(key) = self.keys.find(&setting.key) else { continue };
-            let choice = self.keys.choice(key);
+        let mut made: Vec<Setting> = Vec::new();
+        for setting in mem::take(&mut remote.settings) {
+            let choice = self.keys.find(&setting.key).map(|key| self.keys.choice(key));
+            let choice = choice.unwrap_or_default();
             let is_rival =
                 |other: &&Setting| other.key != setting.key && choice.contains(&other.key.as_str());
-            if let Some(first) = settings[..index].iter().find(is_rival) {
+            if let Some(first) = made.iter().find(is_rival) {
                 let text = format!(
                     "`{}` and `{}` (line {}) are one choice: leave one of them out",
                     setting.key,
                     first.key,
                     line_of(first)
                 );
-                remote.problems.push(Problem::at(line_of(setting), text));
+                remote.problems.push(Problem::at(line_of(&setting), text));
+            } else {
+                made.push(setting);
             }
         }
+        remote.settings = made;
     }
 }
 
@@ -439,10 +449,11 @@ mod tests {
             ),
         ] {
             let [told] = &problems(format!("[remotes.a]\n{lines}"))[..] else { panic!("{lines}") };
-            assert!(told.starts_with("c:1: [remotes.a]: ") && told.contains(expected), "{told}");
-            assert!(!told.contains("s3cret"), "{told}");
+            assert!(told.contains(": [remotes.a]: ") && told.contains(expected), "{told}");
+            assert!(!told.starts_with("c:1: ") && !told.contains("s3cret"), "{told}");
         }
-        for proxy in ["${PROXY}", "http://${USER}:${WORD}@${HOST}:3128", "off"] {
+        for proxy in ["${PROXY}", "http://${USER}:${WORD}@${HOST}:3128", "http://p:${PORT}", "off"]
+        {
             assert_eq!(problems(format!("[remotes.a]\n{url}proxy = \"{proxy}\"")), [""; 0]);
         }
         for (name, expected) in [
@@ -463,6 +474,28 @@ mod tests {
         let expected =
             "c:4: `bearer-env` and `bearer-file` (line 3) are one choice: leave one of them out";
         assert_eq!(two, [expected]);
+    }
+
+    #[test]
+    fn all_problems_of_a_remote_are_told_at_once_each_with_its_line() {
+        let text = "[remotes.a]\nurl = \"https://h\"\nbearer-env = \"A\"\nbearer-file = \"a\"\n\
+                    headers.authorization = \"a\"\ninsecure = \"other\"\nproxy = \"ftp://p\"\nhold = 1";
+        let expected = [
+            "c:3: [remotes.a]: --bearer-env and --header Authorization are the same header",
+            "c:4: `bearer-file` and `bearer-env` (line 3) are one choice",
+            "c:6: [remotes.a]: --insecure is for other",
+            "c:7: [remotes.a]: --proxy begins with something else",
+            "c:8: `hold`: time unit needed",
+        ];
+        let told = problems(text);
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        for (told, expected) in told.iter().zip(expected) {
+            assert!(told.starts_with(expected), "{told}");
+        }
+        // What one key lacks hides nothing of another.
+        let text = "[remotes.a]\nrecord-content = true\nurl = \"https://h\"\nproxy = \"ftp://p\"";
+        let lines: Vec<_> = problems(text).iter().map(|told| told[..4].to_owned()).collect();
+        assert_eq!(lines, ["c:1:", "c:4:"]);
     }
 
     #[test]

@@ -119,6 +119,12 @@ impl Keys {
         Connect::from_arg_matches(&matches)
     }
 
+    /// The same, where no flag needs another; `None` where even so they do not go together.
+    pub fn parse_leniently(&self, settings: &[Setting]) -> Option<Connect> {
+        let matches = self.lenient.clone().try_get_matches_from(self.words(settings)).ok()?;
+        Connect::from_arg_matches(&matches).ok()
+    }
+
     /// Whether a value can be used, whatever else is said and whatever the environment is.
     ///
     /// # Errors

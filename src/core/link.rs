@@ -75,7 +75,7 @@ impl Core {
             renew_credential: connecting.renewal.take(),
             body: connecting.body.clone(),
         }));
-        self.posts.insert(id, Posting::Initialize);
+        self.posts.insert(id, Posting::Initialize(None));
     }
 
     /// A try of `initialize` has ended.
@@ -150,6 +150,22 @@ impl Core {
         self.try_later(failure, None, step);
     }
 
+    /// The answer to an `initialize` has begun, and names the connection.
+    pub(super) fn named(&mut self, post: PostId, id: Bytes) {
+        if let Some(Posting::Initialize(named)) = self.posts.get_mut(&post) {
+            *named = Some(id);
+        }
+    }
+
+    /// The connection that the remote opened for an `initialize` whose answer does not end. Where that is
+    /// given up, nobody will use it.
+    pub(super) fn half_open(&self) -> Option<Connection> {
+        self.posts.values().find_map(|posting| match posting {
+            Posting::Initialize(id) => Some(Connection { id: id.clone()?, version: None }),
+            Posting::Message(..) => None,
+        })
+    }
+
     fn try_later(&mut self, failure: Failure, response: Option<&Response>, step: &mut Step<'_>) {
         let Link::Connecting(connecting) = &mut self.link else { return };
         step.log(Level::Warn, failure.message.as_str());
@@ -169,9 +185,11 @@ impl Core {
             Failure::new(Kind::Connect, Delivery::Unknown, reason)
         });
         let message = format!("{}; gave up after {waited} ms (--connect-timeout)", trouble.message);
-        let is_under_way = self.posts.values().any(|it| matches!(it, Posting::Initialize));
+        let is_under_way = self.posts.values().any(|it| matches!(it, Posting::Initialize(_)));
         let delivery = if is_under_way { Some(Delivery::Unknown) } else { trouble.delivery };
+        let half_open = self.half_open();
         self.not_connected(&Failure { message, delivery, ..trouble }, step);
+        step.out.extend(half_open.map(Effect::Delete));
     }
 
     /// `initialize` failed: it and what was pipelined behind it get their errors, and a later

@@ -174,6 +174,7 @@ impl Core {
             Event::LineTooLong => self.line_too_long(step),
             Event::EditorGone => self.editor_gone(step),
             Event::Posted(post, outcome) => self.posted(post, outcome, step),
+            Event::Named(post, id) => self.named(post, id),
             Event::Writing(post) => self.writing(post, step),
             Event::Stream(stream, event) if self.is_current(&stream) => {
                 self.stream_event(&stream, event, step);
@@ -321,6 +322,8 @@ pub enum Event {
     EditorGone,
     /// A POST has ended.
     Posted(PostId, Outcome),
+    /// The answer to `initialize` has begun, and names this connection; the rest of it is still to come.
+    Named(PostId, Bytes),
     /// A part of a message was written to the socket; the rest follows (W3).
     Writing(PostId),
     /// Something happened on a stream.

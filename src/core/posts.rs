@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
+
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
@@ -19,8 +21,8 @@ use super::{
 /// What a POST under way carries.
 #[derive(Debug)]
 pub(super) enum Posting {
-    /// The editor's `initialize`.
-    Initialize,
+    /// An `initialize`, with the connection that its answer named where that has begun.
+    Initialize(Option<Bytes>),
     /// A message of a lane.
     Message(Scope, LaneName, Queued),
 }
@@ -320,7 +322,7 @@ impl Core {
         };
         self.timers.disarm(&Timer::Unanswered(post));
         match posting {
-            Posting::Initialize => self.initialize_answered(outcome, step),
+            Posting::Initialize(_) => self.initialize_answered(outcome, step),
             Posting::Message(scope, lane, message) => {
                 if let Some(session) = self.sessions.get_mut(&scope) {
                     session.lane(lane).posting = None;
@@ -352,6 +354,7 @@ impl Core {
             return self.socket_ended(&End::Broken(reason), step);
         }
         step.out.push(Effect::Abandon(post));
+        step.out.extend(self.half_open().map(Effect::Delete));
         self.posted(post, Outcome::Broken(reason), step);
     }
 

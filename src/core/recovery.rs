@@ -160,7 +160,7 @@ impl Core {
             renew_credential: down.renewal.take(),
             body,
         }));
-        self.posts.insert(post, Posting::Initialize);
+        self.posts.insert(post, Posting::Initialize(None));
         self.timers.arm(Timer::Unanswered(post), step.now.plus(self.settings.connect_timeout));
     }
 

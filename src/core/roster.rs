@@ -314,6 +314,7 @@ impl Roster {
             event,
             Event::Stream(_, StreamEvent::Message { .. } | StreamEvent::Comment)
                 | Event::Listening(_)
+                | Event::Named(..)
                 | Event::Writing(_)
                 | Event::Inquiry(_, Inquiry::Status)
                 | Event::Rpc(..)

@@ -61,15 +61,19 @@ impl Core {
     }
 
     fn is_connecting(&self) -> bool {
-        self.posts.values().any(|posting| matches!(posting, Posting::Initialize))
+        self.posts.values().any(|posting| matches!(posting, Posting::Initialize(_)))
     }
 
     fn delete(&mut self, since: Millis, step: &mut Step<'_>) {
+        let connection = match &self.link {
+            Link::Up(connection) => Some(connection.clone()),
+            _ => self.half_open(),
+        };
         // Whoever still reads gets the answers that it is owed (I1).
         let reason = "acp-tether ended before the remote agent answered";
         self.drop_all(step, |delivery| Failure::new(Kind::ConnectionLost, delivery, reason));
-        if let Link::Up(connection) = &self.link {
-            step.out.push(Effect::Delete(connection.clone()));
+        if let Some(connection) = connection {
+            step.out.push(Effect::Delete(connection));
             self.leaving = Leaving::Deleting(since);
         } else {
             self.exit(step);

@@ -214,7 +214,7 @@ impl Core {
     fn fail_too_large(&mut self, close: &Close, step: &mut Step<'_>) {
         let being_written = self.posts.values().filter_map(|posting| match posting {
             Posting::Message(_, _, message) => Some((message.body.len(), message.waiter.clone())),
-            Posting::Initialize => None,
+            Posting::Initialize(_) => None,
         });
         let unanswered = self.ledger.longest_sent();
         let unanswered = unanswered.map(|(length, id)| (length, Waiter::Editor(id)));

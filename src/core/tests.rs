@@ -298,6 +298,36 @@ fn s7_an_initialize_that_hangs_does_not_keep_the_process() {
     assert_eq!(lines[2..], ["500: exit"]);
 }
 
+/// The head of the answer has come, and the rest does not.
+#[test]
+fn s7_the_connection_of_an_initialize_that_is_given_up_half_answered_is_deleted() {
+    let half_answered = |world: &mut World, post: usize| {
+        let id = world.posts[post].id;
+        assert_eq!(world.step(Event::Named(id, Bytes::from_static(b"c1"))), "");
+    };
+    let mut world = World::new();
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
+    half_answered(&mut world, 0);
+    let told = world.pass(9_000);
+    assert!(told.contains("9000: abandon 0\n") && told.ends_with("9000: delete\n"), "{told}");
+    assert_eq!(world.step(Event::EditorGone), "exit\n", "there is no other");
+
+    let mut world = World::new();
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
+    half_answered(&mut world, 0);
+    world.step(Event::EditorGone);
+    let told = world.pass(1_000);
+    assert!(told.contains("500: abandon 0\n") && told.ends_with("500: delete\n"), "{told}");
+    assert_eq!(world.step(Event::Deleted(response(202))), "exit\n", "which is waited for");
+
+    let mut world = World::up();
+    let Outcome::Response(gone) = response(404) else { panic!() };
+    world.on(0, StreamEvent::Refused(gone));
+    half_answered(&mut world, 1);
+    let told = world.pass(9_000);
+    assert!(told.contains("9000: abandon 1\n9000: delete\n"), "{told}");
+}
+
 #[test]
 fn p6_more_than_may_wait_is_refused_with_an_error() {
     let mut world = World::up();

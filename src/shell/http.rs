@@ -1,5 +1,6 @@
 //! Does over HTTP what the core asks for: POSTs, streams, the DELETE. Decides nothing.
 
+mod addresses;
 mod answer;
 mod astray;
 mod clients;
@@ -72,7 +73,8 @@ impl Http {
     pub(super) fn post(&mut self, post: Post) {
         let (link, ends, id) = (Arc::clone(&self.link), self.ends.clone(), post.id);
         let task = tokio::spawn(async move {
-            let outcome = link.post(post).await;
+            let named = |connection| drop(ends.send(Event::Named(id, connection)));
+            let outcome = link.post(post, named).await;
             // Nobody takes it any more: the process is ending.
             let _ = ends.send(Event::Posted(id, outcome));
         });
@@ -148,12 +150,17 @@ impl Link {
         Self { credentials, clients: Clients::new(&remote), remote }
     }
 
-    async fn post(&self, post: Post) -> Outcome {
+    /// Sends a message. What its answer opens is `named` as soon as it names that.
+    async fn post(&self, post: Post, named: impl Fn(Bytes)) -> Outcome {
         let (connection, session) = (post.connection.as_ref(), post.session.as_ref());
         let answer = async {
             let headers = self.headers(post.renew_credential).await?;
             let outgoing = Outgoing::post(&self.remote.url, headers, post.body);
-            self.answer(outgoing.of(connection, session)?).await
+            let response = self.response(outgoing.of(connection, session)?).await?;
+            if connection.is_none() && response.status().is_success() {
+                answer::head(&response).connection_id.into_iter().for_each(named);
+            }
+            answer::read(response, self.remote.max_message_bytes).await
         };
         answer.await.map_or_else(Outcome::from, Outcome::Response)
     }
@@ -186,9 +193,14 @@ impl Link {
     }
 
     async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {
-        let speaker = self.clients.for_posts().await?;
-        let response = self.send(outgoing, &speaker).await?.answer()?;
+        let response = self.response(outgoing).await?;
         answer::read(response, self.remote.max_message_bytes).await
+    }
+
+    /// What is answered, as far as its head.
+    async fn response(&self, outgoing: Outgoing) -> Result<reqwest::Response, Failure> {
+        let speaker = self.clients.for_posts().await?;
+        self.send(outgoing, &speaker).await?.answer()
     }
 
     /// Asks for a socket (W1). What comes back is the socket and the name of its connection, or what was

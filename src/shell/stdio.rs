@@ -31,7 +31,10 @@ pub(super) fn read_editor(limit: usize) -> mpsc::Receiver<Vec<Line>> {
         tokio::spawn(ready::read_all(input, Lines::new(limit), batches));
         return receiver;
     }
-    read(io::stdin(), limit)
+    let input = io::stdin();
+    #[cfg(unix)]
+    let input = ready::Patient(input);
+    read(input, limit)
 }
 
 /// Reads `input` in a thread: batches of lines, closed at its end.
@@ -66,6 +69,8 @@ fn read_batch(
             return true;
         }
         Ok(_) => {}
+        // Another program that holds the same input was faster.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
         Err(error) => tracing::warn!("standard input cannot be read: {error}"),
     }
     lines.finish(batch);
@@ -146,10 +151,13 @@ impl Output {
 
     /// Writes to standard output.
     pub(super) fn editor() -> Self {
+        let output = io::stdout();
+        #[cfg(unix)]
+        let output = ready::Patient(output);
         Self {
             #[cfg(unix)]
-            at_once: ready::Output::new(io::stdout()),
-            ..Self::new(io::stdout())
+            at_once: ready::Output::new(ready::Patient(io::stdout())),
+            ..Self::new(output)
         }
     }
 
@@ -452,6 +460,64 @@ mod tests {
         }
         let end = tokio::time::timeout(std::time::Duration::from_secs(5), lines.recv()).await;
         assert_eq!(end, Ok(None));
+    }
+
+    /// Another program that reads the same input is always faster.
+    #[cfg(unix)]
+    struct Taken<T>(T, bool);
+
+    #[cfg(unix)]
+    impl<T: Read> Read for Taken<T> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 { Err(ErrorKind::WouldBlock.into()) } else { self.0.read(buffer) }
+        }
+    }
+
+    #[cfg(unix)]
+    impl<T: std::os::fd::AsFd> std::os::fd::AsFd for Taken<T> {
+        fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    #[cfg(unix)]
+    impl<T: std::os::fd::AsRawFd> std::os::fd::AsRawFd for Taken<T> {
+        fn as_raw_fd(&self) -> std::os::fd::RawFd {
+            self.0.as_raw_fd()
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn s1_a_non_blocking_input_with_nothing_in_it_is_not_at_its_end() {
+        let (input, mut editor) = io::pipe().unwrap();
+        let (batches, mut lines) = mpsc::channel(READS);
+        let input = ready::watch(Taken(input, false)).unwrap();
+        tokio::spawn(ready::read_all(input, Lines::new(1024), batches));
+        editor.write_all(b"{}\n").unwrap();
+        assert_eq!(lines.recv().await.map(|batch| batch.len()), Some(1));
+        drop(editor);
+        assert_eq!(lines.recv().await, None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn s5_what_is_non_blocking_is_waited_for_and_carries_all_bytes_once() {
+        use std::os::unix::net::UnixStream;
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let text: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_be_bytes).collect();
+        let expected = text.clone();
+        let mut output = ready::Patient(ours);
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            ready::Patient(theirs).read_to_end(&mut all).map(|_| all)
+        });
+        write(&mut output, &text, b"end").unwrap();
+        drop(output);
+        assert!(reader.join().unwrap().unwrap() == [&expected, &b"end"[..]].concat());
     }
 
     #[cfg(unix)]

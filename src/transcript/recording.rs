@@ -55,6 +55,8 @@ pub struct Recording {
     /// The streams that were asked for as the connection was ended.
     never_read: BTreeSet<Generation>,
     deletes: u32,
+    /// The connection of an `initialize` whose answer has begun.
+    half_open: Option<Bytes>,
     /// Ids of ours that a play has saved.
     saved: BTreeSet<String>,
     /// The POSTs under way.
@@ -187,6 +189,7 @@ impl Recording {
             streams: BTreeMap::new(),
             never_read: BTreeSet::new(),
             deletes: 0,
+            half_open: None,
             saved: BTreeSet::new(),
             posts: BTreeSet::new(),
             initializing: None,
@@ -235,7 +238,12 @@ impl Recording {
                 self.is_leaving = true;
                 self.input(Channel::Editor, r#"{"editor_end":true}"#);
             }
-            Event::Posted(post, outcome) => self.posted(*post, outcome),
+            Event::Posted(post, outcome) => {
+                self.half_open = None;
+                self.posted(*post, outcome);
+            }
+            // An answer that is never whole is not recorded, nor is the end of its connection.
+            Event::Named(_, id) => self.half_open = Some(id.clone()),
             // Of a socket, which is not recorded.
             Event::Writing(_) => {}
             Event::Deleted(outcome) => {
@@ -293,6 +301,7 @@ impl Recording {
                     self.never_read.insert(open.stream.generation);
                 }
                 Effect::Open(open) => self.open(now, open, within),
+                Effect::Delete(connection) if self.half_open.as_ref() == Some(&connection.id) => {}
                 Effect::Delete(connection) => {
                     self.deletes += 1;
                     let (id, name) = (header(&connection.id), format!("d{}", self.deletes));
@@ -1034,6 +1043,19 @@ mod tests {
         assert_eq!(steps(&mut recording, 1, &unsent(1), &[delete]).len(), 2);
         let unsent = Event::Deleted(Outcome::Unsent("why".to_owned()));
         assert!(steps(&mut recording, 2, &unsent, &[]).is_empty());
+    }
+
+    #[test]
+    fn s7_of_an_initialize_that_is_never_whole_a_play_gets_no_delete() {
+        let mut recording = recording();
+        steps(&mut recording, 0, &line("{}"), &[post(1, None, "{}")]);
+        let id = Bytes::from_static(b"c");
+        let named = Event::Named(PostId(1), id.clone());
+        assert!(steps(&mut recording, 1, &named, &[]).is_empty());
+        let delete = Effect::Delete(Connection { id, version: None });
+        let effects = [Effect::Abandon(PostId(1)), delete];
+        let given_up = steps(&mut recording, 2, &Event::Timer, &effects);
+        assert!(given_up.iter().all(|step| !step.contains("DELETE")), "{given_up:?}");
     }
 
     fn failed() -> Effect {

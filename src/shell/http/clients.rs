@@ -3,6 +3,7 @@
 //! Streams and POSTs never share a connection. Where a server leaves Nagle's algorithm on and the
 //! system delays acknowledgements, an answer on a stream would wait 40 ms behind the 202 of its POST.
 
+use super::addresses::{Addresses, System};
 use super::probe::{self, Greeted};
 use super::request::{Failure, reason};
 use super::route::Route;
@@ -61,6 +62,7 @@ pub(super) struct Clients {
     /// The person named another host than the URL's in a header.
     has_host: bool,
     route: Route,
+    pub(super) addresses: Addresses,
     tls: Tls,
     /// How TLS is done, once it is.
     handshake: Mutex<Option<Handshake>>,
@@ -102,6 +104,7 @@ impl Clients {
             version: remote.http,
             has_host: remote.headers.contains_key(HOST),
             route: Route::to(&remote.url, &remote.proxy),
+            addresses: Addresses::of(System),
             tls: remote.tls.clone(),
             handshake: Mutex::default(),
             jar: Arc::new(jar(remote)),
@@ -166,7 +169,8 @@ impl Clients {
         let sent = speaker.client.execute(request).await;
         let is_connected = !matches!(&sent, Err(error) if error.is_connect());
         let passed = self.route.passed(sent);
-        if passed.is_ok() {
+        if let Ok(response) = &passed {
+            response.remote_addr().into_iter().for_each(|it| self.addresses.answered(it));
             // What was assumed of the server is so.
             self.protocol.lock().await.get_or_insert(ASSUMED);
             self.has_answered.store(true, Ordering::Relaxed);
@@ -186,7 +190,7 @@ impl Clients {
                 Ok(response)
             }
             (Some(handshake), Err(failure)) => Err(match handshake.doubt() {
-                Some(doubt) => failure.or(&doubt.into()),
+                Some(doubt) => self.route.doubted(failure, doubt),
                 None => failure,
             }),
             (None, passed) => passed,
@@ -199,7 +203,7 @@ impl Clients {
         if spoken != Protocol::Http2 {
             return MAY_SPEAK_TLS.into();
         }
-        match probe::greet(&self.url, CONNECT).await {
+        match probe::greet(&self.url, CONNECT, &self.addresses).await {
             Ok(Greeted::Tls) => tls::Trouble::Spoken.into(),
             Ok(Greeted::Other) => Trouble::Http1Only.into(),
             _ => format!("{MAY_SPEAK_TLS}; {MAY_SPEAK_HTTP1}").into(),
@@ -225,7 +229,7 @@ impl Clients {
             _ if self.route.is_read() => Protocol::Http1,
             HttpVersion::Http2 => Protocol::Http2,
             HttpVersion::Auto if self.route.is_proxied() => Protocol::Http1,
-            HttpVersion::Auto => match probe::greet(&self.url, CONNECT).await? {
+            HttpVersion::Auto => match probe::greet(&self.url, CONNECT, &self.addresses).await? {
                 Greeted::Http2 => {
                     self.has_answered.store(true, Ordering::Relaxed);
                     Protocol::Http2
@@ -246,6 +250,7 @@ impl Clients {
         let builder = Client::builder()
             .user_agent(concat!("acp-tether/", env!("CARGO_PKG_VERSION")))
             .cookie_provider(Arc::clone(&self.jar))
+            .dns_resolver(self.addresses.clone())
             .redirect(redirect::Policy::none())
             .referer(false);
         let builder = self.route.taken_by(watched(spoken(builder, protocol)))?;

@@ -252,7 +252,7 @@ impl Link {
     }
 
     fn lost(&self, failure: Failure) -> Lost {
-        let reason = failure.clone().into_reason();
+        let reason = failure.reason();
         Lost::Failed { stage: self.stage(&failure, reason.trouble()), reason: reason.to_string() }
     }
 }
@@ -263,7 +263,7 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 }
 
 fn told(failure: Failure) -> String {
-    failure.into_reason().to_string()
+    failure.reason().to_string()
 }
 
 fn answered(sent: Sent) -> Result<(reqwest::Response, Option<Url>), Lost> {

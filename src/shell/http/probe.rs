@@ -1,5 +1,6 @@
 //! Finds out whether a server speaks HTTP/2 over plain `http://` (L6).
 
+use super::addresses::Addresses;
 use super::happy_eyeballs;
 use super::request::Failure;
 use reqwest::Url;
@@ -36,8 +37,12 @@ pub(super) enum Greeted {
 }
 
 /// Connects to the server of `url` and greets it in HTTP/2. Fails only where no connection can be
-/// made.
-pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failure> {
+/// made. Which address took it is told to `addresses`.
+pub(super) async fn greet(
+    url: &Url,
+    connect: Duration,
+    addresses: &Addresses,
+) -> Result<Greeted, Failure> {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let port = url.port_or_known_default().unwrap_or_default();
     let stream = match timeout(connect, happy_eyeballs::connect(host, port)).await {
@@ -45,6 +50,7 @@ pub(super) async fn greet(url: &Url, connect: Duration) -> Result<Greeted, Failu
         Ok(Err(error)) => return Err(Failure::Unsent(error.to_string().into())),
         Err(_) => return Err(Failure::Unsent("the connection timed out".into())),
     };
+    stream.peer_addr().into_iter().for_each(|it| addresses.answered(it));
     match timeout(WAIT, answer(stream)).await {
         Ok(Ok(greeted)) => Ok(greeted),
         Ok(Err(_)) => Ok(Greeted::Closed),

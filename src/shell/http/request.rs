@@ -43,7 +43,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Why, for people.
-    pub(crate) fn into_reason(self) -> Reason {
+    pub(crate) fn reason(&self) -> &Reason {
         let (Self::NoCredential(reason)
         | Self::Unsent(reason)
         | Self::Broken(reason)

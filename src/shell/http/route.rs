@@ -1,8 +1,8 @@
 //! Decides which way requests go, and tells the errors of a proxy from those of the remote.
 
 use super::request::{Failure, causes, reason};
-use super::trouble::Reason;
-use super::tunnel;
+use super::trouble::{self, Reason};
+use super::{tls, tunnel};
 use crate::config::proxy::{Choice, Proxy, is_loopback};
 use crate::config::redacted;
 use crate::config::tls::plain;
@@ -135,6 +135,24 @@ impl Route {
         }
     }
 
+    /// The same failure, with what TLS says that may have been the reason.
+    pub(super) fn doubted(&self, failure: Failure, doubt: tls::Trouble) -> Failure {
+        let is_refused = matches!(
+            failure.reason().trouble(),
+            Some(trouble::Trouble::Proxy(Trouble::Refuses { .. }))
+        );
+        match &self.proxy {
+            Some(proxy) if self.is_in_tls(is_refused) => failure.or(&unreachable(proxy, doubt)),
+            _ if is_refused => failure,
+            _ => failure.or(&doubt.into()),
+        }
+    }
+
+    /// Whether TLS is spoken with the proxy alone: with the agent it is after a tunnel came about.
+    fn is_in_tls(&self, is_refused: bool) -> bool {
+        self.begins_with_tls() && (is_refused || !self.is_tunnel)
+    }
+
     fn failure(&self, proxy: &str, error: reqwest::Error) -> Failure {
         let says = |texts: &[&str]| {
             let of = |cause: String| texts.iter().any(|text| cause.contains(text));
@@ -142,6 +160,11 @@ impl Route {
         };
         if says(&WANTS_CREDENTIALS) {
             return wants_credentials(proxy);
+        }
+        if let Some(trouble) = tls::Trouble::of(&error)
+            && self.is_in_tls(says(&REFUSES))
+        {
+            return Failure::Unsent(unreachable(proxy, trouble));
         }
         let is_cut = self.is_tunnel && error.is_connect() && causes(&error).any(is_cut);
         let is_at_proxy = error.is_connect() && !self.is_tunnel && !says(&REFUSES);
@@ -169,6 +192,12 @@ fn is_cut(error: &(dyn Error + 'static)) -> bool {
     let error: Option<&std::io::Error> = error.downcast_ref();
     let kinds = [ConnectionAborted, ConnectionReset, UnexpectedEof];
     error.is_some_and(|error| kinds.contains(&error.kind()))
+}
+
+/// It is there, and TLS with it fails.
+fn unreachable(proxy: &str, trouble: tls::Trouble) -> Reason {
+    let (proxy, reason) = (proxy.to_owned(), Box::new(trouble.into()));
+    Trouble::Unreachable { proxy, reason }.into()
 }
 
 /// Trying the same again would only get the person's account locked.

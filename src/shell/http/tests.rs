@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use super::addresses::Addresses;
+use super::probe::{self, Greeted};
 use super::{BATCHES, Batch, Http};
 use crate::cli::{Cli, Command};
 use crate::config::Config;
@@ -20,8 +22,9 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -280,6 +283,40 @@ async fn l10_without_a_connection_nothing_left_whatever_http_is_spoken() {
     }
 }
 
+/// Its name has an address before that of the server, at which nobody listens.
+struct Two(SocketAddr);
+
+impl Resolve for Two {
+    fn resolve(&self, _: Name) -> Resolving {
+        let addresses = [SocketAddr::from((Ipv6Addr::LOCALHOST, self.0.port())), self.0];
+        Box::pin(async move { Ok(Box::new(addresses.into_iter()) as Addrs) })
+    }
+}
+
+/// The one before it would have its time at each new connection.
+#[tokio::test]
+async fn the_address_of_a_name_that_answered_last_is_tried_first() {
+    let server = Server::start(Speaks::Both, |_| answer(202, &[], "")).await;
+    let mut client = Client::new(&["http://agent.test/acp", "--http", "1.1", "--proxy", "off"]);
+    let addresses = Addresses::of(Two(server.address));
+    Arc::get_mut(&mut client.http.link).unwrap().clients.addresses = addresses.clone();
+    let first = async || addresses.resolve("agent.test".parse().unwrap()).await.unwrap().next();
+    assert_ne!(first().await, Some(server.address));
+    assert_eq!(response(client.post("{}").await).status, 202);
+    assert_eq!(first().await, Some(server.address));
+}
+
+#[tokio::test]
+async fn the_address_that_took_a_greeting_is_tried_first_by_what_follows_it() {
+    let server = Server::start(Speaks::Both, |_| answer(202, &[], "")).await;
+    let addresses = Addresses::of(Two(server.address));
+    let url = server.url("/acp").parse().unwrap();
+    let greeted = probe::greet(&url, Duration::from_secs(5), &addresses).await;
+    assert_eq!(greeted, Ok(Greeted::Http2));
+    let mut found = addresses.resolve("agent.test".parse().unwrap()).await.unwrap();
+    assert_eq!(found.next(), Some(server.address));
+}
+
 #[tokio::test]
 async fn l10_a_connection_that_closes_before_the_answer_breaks_the_request() {
     let url = raw("").await;
@@ -314,7 +351,7 @@ async fn a_port_that_closes_at_once_may_be_one_with_tls_whatever_became_of_the_r
 async fn w1_a_port_that_closes_on_a_request_for_a_socket_is_not_suspected_of_its_http() {
     for http in ["auto", "1.1", "2"] {
         let client = Client::new(&[&raw("").await, "--http", http]);
-        let reason = client.http.link.socket(false).await.unwrap_err().into_reason().to_string();
+        let reason = client.http.link.socket(false).await.unwrap_err().reason().to_string();
         assert!(reason.ends_with("if it speaks TLS, let the URL begin with https:"), "{reason}");
     }
 }

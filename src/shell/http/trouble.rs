@@ -28,10 +28,11 @@ impl Reason {
     }
 
     /// The same, with what else may have been wrong, where all that it tells of is that something broke
-    /// off.
+    /// off, or that nothing goes through.
     pub(super) fn or(self, doubt: &Self) -> Self {
         match self.trouble {
-            None | Some(Trouble::Proxy(route::Trouble::Cuts { .. })) => {
+            None
+            | Some(Trouble::Proxy(route::Trouble::Cuts { .. } | route::Trouble::Refuses { .. })) => {
                 Self { text: format!("{self}; {doubt}"), trouble: doubt.trouble.clone() }
             }
             Some(_) => self,

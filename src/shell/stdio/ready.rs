@@ -7,11 +7,12 @@ use super::{next_block, read_batch, write};
 use crate::wire::lines::{Line, Lines};
 use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{File, FileType};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -25,7 +26,7 @@ pub(super) const LITTLE: usize = rustix::pipe::PIPE_BUF;
 /// An input whose state is told; an error for what has none, as a file.
 pub(super) fn watch<T: AsRawFd + AsFd>(input: T) -> io::Result<AsyncFd<T>> {
     if kind(&input)?.is_file() {
-        return Err(io::ErrorKind::Unsupported.into());
+        return Err(ErrorKind::Unsupported.into());
     }
     #[expect(deprecated, reason = "its successor is unsafe; standard input is never closed by us")]
     AsyncFd::with_interest(input, Interest::READABLE)
@@ -57,6 +58,51 @@ pub(super) async fn read_all(
         if !more || !is_wanted {
             return;
         }
+    }
+}
+
+/// A descriptor that is waited for as a blocking one is, also where who else holds it made it
+/// non-blocking. Nothing is kept on the way, so that of what was written in part only the rest is left.
+pub(super) struct Patient<T>(pub(super) T);
+
+impl<T: AsFd> Patient<T> {
+    fn wait(&self, state: PollFlags) -> io::Result<()> {
+        match poll(&mut [PollFd::new(&self.0, state)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl<T: Read + AsFd> Read for Patient<T> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(PollFlags::IN)?,
+                read => return read,
+            }
+        }
+    }
+}
+
+impl<T: AsFd> Write for Patient<T> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        loop {
+            match rustix::io::write(&self.0, text) {
+                Err(Errno::WOULDBLOCK) => self.wait(PollFlags::OUT)?,
+                written => return Ok(written?),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<T: AsFd> AsFd for Patient<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

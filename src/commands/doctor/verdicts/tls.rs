@@ -74,9 +74,7 @@ pub fn advice(trouble: Option<&InTls>) -> &'static str {
     match trouble {
         Some(
             InTls::WantsCertificate | InTls::RefusesCertificate(_) | InTls::AskedForCertificate(_),
-        ) => {
-            "Name a certificate that the agent takes with --client-cert, and its key with --client-key."
-        }
+        ) => "Name a certificate that it takes with --client-cert, and its key with --client-key.",
         Some(InTls::UnknownIssuer) => {
             "If you trust who issued the certificate, name the file of that authority with --ca-file."
         }
