@@ -5,13 +5,11 @@ use crate::editor::Editor;
 use crate::server::{FirstPost, Server};
 use crate::{Bridge, Kind};
 use clap::ValueEnum;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const TURNS: usize = 2_000;
-const PAUSE: Duration = Duration::from_micros(100);
 /// Starts of one round, of which the median counts.
 const STARTS: usize = 5;
 const IDLE: Duration = Duration::from_secs(30);
@@ -64,8 +62,11 @@ impl Measure {
                 let mut editor = Editor::connect(command, url);
                 let session = editor.new_session();
                 editor.turn(&session, "echo warm");
+                let before = editor.used();
                 let mut turn = || editor.turn(&session, "echo hello").expect("the bridge lives");
-                turns((0..TURNS).map(|_| turn().took.as_secs_f64()).collect())
+                let seconds = (0..TURNS).map(|_| turn().took.as_secs_f64()).collect();
+                let cpu = editor.used().zip(before).map(|(after, before)| after.cpu - before.cpu);
+                turns(seconds, cpu)
             }
             Self::Flood => flood(command, url, 100_000, 200),
             Self::Large => flood(command, url, 2_000, 64 << 10),
@@ -89,8 +90,8 @@ impl Measure {
         };
         match self {
             Self::Turns => {
-                let copied = (COPIED, median(copies()) * 1e6);
-                turns(told(TURNS, "echo hello").turns).into_iter().chain([copied]).collect()
+                let Told { turns: seconds, cpu, .. } = told(TURNS, "echo hello");
+                turns(seconds, cpu)
             }
             Self::Flood => flood(100_000, 200),
             Self::Large => flood(2_000, 64 << 10),
@@ -120,34 +121,12 @@ fn start(command: &[String], url: &str) -> Vec<Figure> {
     ]
 }
 
-fn turns(mut seconds: Vec<f64>) -> Vec<Figure> {
+fn turns(mut seconds: Vec<f64>, cpu: Option<f64>) -> Vec<Figure> {
     seconds.sort_by(f64::total_cmp);
     let at = |percent: usize| seconds[seconds.len() * percent / 100] * 1e6;
-    vec![(P50, at(50)), ("turn, p99, µs", at(99))]
-}
-
-/// What a bridge adds to a turn that does nothing: two pipes, and a process that is woken to copy.
-const COPIED: &str = "a line through `cat` and back, p50, µs";
-
-/// The seconds that lines as long as those of a turn take through `cat` and back, after a pause as long as the
-/// agent's part of a turn: what sleeps wakes later.
-fn copies() -> Vec<f64> {
-    let mut cat = Command::new("cat");
-    let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut cat = cat.expect("there is `cat`");
-    let (mut input, output) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
-    let (mut output, line) = (BufReader::new(output), [&[b'x'; 230][..], b"\n"].concat());
-    let mut copy = || {
-        sleep(PAUSE);
-        let start = Instant::now();
-        input.write_all(&line).unwrap();
-        output.read_line(&mut String::new()).unwrap();
-        start.elapsed().as_secs_f64()
-    };
-    let copies = (0..TURNS).map(|_| copy()).collect();
-    drop(input);
-    cat.wait().unwrap();
-    copies
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let cpu = cpu.map(|cpu| ("turn, CPU, µs", cpu * 1e6 / TURNS as f64));
+    [(P50, at(50)), ("turn, p99, µs", at(99))].into_iter().chain(cpu).collect()
 }
 
 /// The name of the figure that the bare client's is subtracted from.
