@@ -123,8 +123,15 @@ impl Core {
         let is_over = |_: &RequestId, since: &mut Millis| since.plus(timeout) <= step.now;
         let over: Vec<_> = session.doubted.extract_if(.., is_over).map(|(id, _)| id).collect();
         self.expect_answers(scope);
+        let closes = over.iter().filter_map(|id| self.ledger.place_of(id));
+        let closes = closes.filter(|(method, _)| *method == Method::EndSession);
+        let may_be_closed: Vec<_> = closes.map(|(_, session)| session.clone()).collect();
         let reason = format!("the stream of {} broke, and the answer never came", name(scope));
         self.fail_each(over, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
+        for session in may_be_closed {
+            // Nobody may work any more on what was sent to it (V8).
+            self.doubt_sent(&session, step);
+        }
     }
 
     /// The editor cancels a session's turn.

@@ -131,12 +131,13 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.draining = None;
         let is_away = session.stream.is_coming();
+        let heard = session.stream.pulse.heard();
         let own = &self.own;
         let waits = |held: &mut Held| {
-            // One that came with the stream, or after what was silent for so long.
-            let is_new = step.now < held.since.plus(limits::REPLAY_QUIET);
+            // Another may have waited for long enough in the middle of the replay of this one.
+            let is_quiet = held.since.max(heard).plus(limits::REPLAY_QUIET) <= step.now;
             let is_patient = step.now < held.since.plus(limits::REPLAY_WAIT);
-            is_new || is_away && (is_patient || own.contains_key(&held.request))
+            is_patient && (is_away || !is_quiet) || is_away && own.contains_key(&held.request)
         };
         let released: Vec<Held> = session.held.extract_if(.., |held| !waits(held)).collect();
         if !session.held.is_empty() {

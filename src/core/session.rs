@@ -414,6 +414,8 @@ pub struct Pulse {
     heard: Millis,
     /// When the last heartbeat came, if nothing else came since.
     beat: Option<Millis>,
+    /// This stream has shown a heartbeat.
+    has_beaten: bool,
     /// The last intervals between two heartbeats with nothing between.
     intervals: VecDeque<u64>,
 }
@@ -425,14 +427,23 @@ impl Pulse {
     }
 
     /// The stream is open from here on.
-    pub fn start(&mut self, now: Millis) {
+    pub fn open(&mut self, now: Millis) {
+        self.event(now);
+        self.has_beaten = false;
+    }
+
+    /// An event came, or what comes is read again from here on.
+    pub fn event(&mut self, now: Millis) {
         self.heard = now;
         self.beat = None;
     }
 
-    /// An event came.
-    pub fn event(&mut self, now: Millis) {
-        self.start(now);
+    /// It fell silent. Where it showed no heartbeat, what was learnt from others may be too short for it,
+    /// and would end each of its like.
+    pub fn silent(&mut self) {
+        if !self.has_beaten {
+            self.intervals.clear();
+        }
     }
 
     /// A heartbeat came.
@@ -443,6 +454,7 @@ impl Pulse {
             }
             self.intervals.push_back(now.0 - before);
         }
+        self.has_beaten = true;
         self.heard = now;
     }
 

@@ -103,7 +103,7 @@ impl Core {
         stream.renewal = Renewal::default();
         stream.trouble = None;
         stream.refused_since = None;
-        stream.pulse.start(step.now);
+        stream.pulse.open(step.now);
         let is_renumbered = stream.event_epoch.is_some() && stream.event_epoch != event_epoch;
         stream.event_epoch = event_epoch;
         if is_renumbered {
@@ -223,7 +223,7 @@ impl Core {
         for scope in scopes {
             if let Some(since) = since.filter(|_| is_listening) {
                 if let Some(session) = self.sessions.get_mut(&scope) {
-                    session.stream.pulse.start(step.now);
+                    session.stream.pulse.event(step.now);
                 }
                 self.watch(&scope);
                 self.listens_again(&scope, since, step);
@@ -237,6 +237,9 @@ impl Core {
     pub(super) fn silent(&mut self, scope: &Scope, step: &mut Step<'_>) {
         if self.is_socket() {
             return self.socket_silent(step);
+        }
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.pulse.silent();
         }
         self.cut(scope, "it fell silent", step);
     }

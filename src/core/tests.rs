@@ -418,6 +418,25 @@ fn l11_silence_says_nothing_while_streams_are_not_read() {
 }
 
 #[test]
+fn l11_heartbeats_that_came_in_a_bunch_do_not_end_all_streams_before_their_first() {
+    let mut world = World::up();
+    for _ in 0..3 {
+        world.on(0, StreamEvent::Comment);
+    }
+    assert_eq!(world.pass(10_000), "10000: close 0\n10000: open 1 -\n");
+    world.opened(1);
+    let told = world.pass(10_500);
+    assert!(told.starts_with("20000: close 1\n") && told.ends_with("open 2 -\n"), "{told}");
+    world.opened(2);
+    for _ in 0..3 {
+        assert_eq!(world.pass(15_000), "");
+        world.on(2, StreamEvent::Comment);
+    }
+    let told = world.pass(45_000);
+    assert!(told.starts_with("110500: close 2\n"), "what this one showed counts: {told}");
+}
+
+#[test]
 fn r12_silence_says_nothing_while_streams_are_not_read() {
     let mut world = World::with_session();
     world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#);
@@ -429,6 +448,52 @@ fn r12_silence_says_nothing_while_streams_are_not_read() {
     let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
     assert_eq!(world.says(1, update), format!("line {update}\n"));
     assert_eq!(world.pass(50), format!("10050: line {answer}\n"));
+}
+
+#[test]
+fn r12_an_answer_that_waited_for_long_enough_lets_none_go_whose_replay_still_comes() {
+    let load = |id: u8| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/load","params":{{"sessionId":"s"}}}}"#
+        )
+    };
+    let answer = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#);
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    let mut world = World::with_session();
+    world.line(&load(2));
+    world.answer(2, response(202));
+    world.line(&load(3));
+    world.answer(3, response(202));
+    let mut answers = [(0, 2), (1_900, 3)].into_iter().peekable();
+    while world.now < 2_000 {
+        if let Some((_, id)) = answers.next_if(|(at, _)| *at <= world.now) {
+            assert_eq!(world.says(0, &answer(id)), "");
+        }
+        world.says(1, update);
+        let told = world.pass(20);
+        let expected =
+            if world.now == 2_000 { format!("2000: line {}\n", answer(2)) } else { String::new() };
+        assert_eq!(told, expected);
+    }
+    world.says(1, update);
+    assert_eq!(world.pass(100), format!("2050: line {}\n", answer(3)));
+}
+
+#[test]
+fn v8_a_close_whose_answer_was_lost_leaves_nothing_open_that_came_after_it() {
+    let mut world = World::with_session();
+    world.line(r#"{"jsonrpc":"2.0","id":3,"method":"session/close","params":{"sessionId":"s"}}"#);
+    world.answer(2, response(202));
+    world.line(PROMPT);
+    world.answer(3, response(202));
+    world.on(1, StreamEvent::Ended(End::Clean));
+    world.opened(2);
+    world.on(0, StreamEvent::Ended(End::Broken("reset".into())));
+    world.opened(3);
+    let told = world.pass(limits::ORPHAN_TIMEOUT.0);
+    assert!(told.contains(r#""id":3,"error""#) && !told.contains(r#""id":2"#), "{told}");
+    let told = world.pass(limits::ORPHAN_TIMEOUT.0);
+    assert!(told.contains(r#""id":2,"error""#), "the prompt is open for ever: {told}");
 }
 
 #[test]
