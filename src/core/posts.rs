@@ -561,8 +561,7 @@ fn verdict(message: &mut Queued, outcome: Outcome) -> Verdict {
             return Verdict::Failed(Failure::new(Kind::Connect, Delivery::Unknown, reason));
         }
         Outcome::Closed(close) => {
-            let (kind, delivery) = (Kind::Connect, Delivery::Unknown);
-            return Verdict::Failed(Failure::closed(kind, delivery, close.to_string(), &close));
+            return Verdict::Failed(Failure::closed(&close, Delivery::Unknown));
         }
         Outcome::Redirected { status, reason } => {
             let failure = Failure::new(Kind::Http, Delivery::Refused, reason);

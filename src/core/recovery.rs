@@ -221,9 +221,7 @@ impl Core {
                 return self.reconnect(step);
             }
             Outcome::Closed(close) if close.refuses() => {
-                let (kind, delivery) = (Kind::Auth, Delivery::Unsent);
-                let failure = Failure::closed(kind, delivery, close.to_string(), &close);
-                return self.stop_reconnecting(failure, step);
+                return self.stop_reconnecting(Failure::closed(&close, Delivery::Unsent), step);
             }
             Outcome::Closed(close) => close.to_string(),
             Outcome::Unsent(reason)
