@@ -90,7 +90,7 @@ impl Core {
                 return self.initialized(&response, step);
             }
             Outcome::Response(response) => match response.status {
-                401 if connecting.renewal.is_worth_a_try() => {
+                401 if connecting.renewal.is_worth_a_try(self.settings.can_renew) => {
                     return self.post_initialize(step);
                 }
                 401 => {
@@ -112,7 +112,10 @@ impl Core {
                     return self.not_connected(&failure, step);
                 }
             },
-            Outcome::Closed(close) if close.refuses() && connecting.renewal.is_worth_a_try() => {
+            Outcome::Closed(close)
+                if close.refuses()
+                    && connecting.renewal.is_worth_a_try(self.settings.can_renew) =>
+            {
                 return self.post_initialize(step);
             }
             Outcome::Closed(close) if close.refuses() => {

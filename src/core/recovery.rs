@@ -204,7 +204,9 @@ impl Core {
                 reason
             }
             Outcome::Response(response) => match response.status {
-                401 if down.renewal.is_worth_a_try() => return self.reconnect(step),
+                401 if down.renewal.is_worth_a_try(self.settings.can_renew) => {
+                    return self.reconnect(step);
+                }
                 status @ (401 | 403) => {
                     let kind = if status == 401 { Kind::Auth } else { Kind::Http };
                     let reason = format!("the remote agent refuses the credential (HTTP {status})");
@@ -217,7 +219,9 @@ impl Core {
                 let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
                 return self.stop_reconnecting(failure, step);
             }
-            Outcome::Closed(close) if close.refuses() && down.renewal.is_worth_a_try() => {
+            Outcome::Closed(close)
+                if close.refuses() && down.renewal.is_worth_a_try(self.settings.can_renew) =>
+            {
                 return self.reconnect(step);
             }
             Outcome::Closed(close) if close.refuses() => {

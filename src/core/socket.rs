@@ -198,7 +198,10 @@ impl Core {
         };
         let why = format!("the connection is lost: {why}");
         match end {
-            End::Closed(close) if close.refuses() && !self.socket.refusals.is_worth_a_try() => {
+            End::Closed(close)
+                if close.refuses()
+                    && !self.socket.refusals.is_worth_a_try(self.settings.can_renew) =>
+            {
                 let failure = Failure::closed(close, Delivery::Unsent);
                 let failure = Failure { message: why.clone(), ..failure };
                 return self.lose_for(why, Some(failure), step);
