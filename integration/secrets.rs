@@ -5,7 +5,7 @@ use crate::peers::agent::serve;
 use crate::program::program;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, Method, Response, StatusCode};
+use axum::http::{HeaderMap, Method, Response, StatusCode, Uri};
 use axum::routing::any;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -22,8 +22,15 @@ const SECRET: &str = "s3cr3t";
 /// What the server saw of the secrets, each in its place.
 type Saw = Arc<Mutex<Vec<String>>>;
 
-/// Answers with secrets in headers, cookies and redirects, and on the stream.
-async fn answer(saw: Saw, method: Method, headers: HeaderMap, body: Bytes) -> Response<Body> {
+/// Answers with secrets in headers, cookies and redirects, and on the stream, and repeats those that it
+/// gets.
+async fn answer(
+    saw: Saw,
+    uri: Uri,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
     let shown = |name: &str| headers.get_all(name).iter().map(|it| it.to_str().unwrap().to_owned());
     let names = ["authorization", "x-file", "x-typed", "x-variable", "cookie"];
     saw.lock().unwrap().extend(names.into_iter().flat_map(shown));
@@ -50,7 +57,7 @@ async fn answer(saw: Saw, method: Method, headers: HeaderMap, body: Bytes) -> Re
         "session/set_mode" => {
             let response = response.status(StatusCode::UNAUTHORIZED);
             let response = response.header("www-authenticate", "Bearer realm=s3cr3t-realm");
-            return response.body(Body::empty()).unwrap();
+            return response.body(Body::from(format!("refused: {uri} {headers:?}"))).unwrap();
         }
         "session/list" => {
             let place = "http://anna:s3cr3t-user@elsewhere.invalid/?t=s3cr3t-target";
@@ -151,8 +158,8 @@ fn x1_a_secret_that_is_planted_everywhere_is_written_nowhere() {
     let seen = Arc::clone(&saw);
     let router = Router::new().route(
         "/acp",
-        any(move |method: Method, headers: HeaderMap, body: Bytes| {
-            answer(seen, method, headers, body)
+        any(move |uri: Uri, method: Method, headers: HeaderMap, body: Bytes| {
+            answer(seen, uri, method, headers, body)
         }),
     );
     let (server, _stop) = serve(router);
@@ -169,7 +176,9 @@ fn x1_a_secret_that_is_planted_everywhere_is_written_nowhere() {
 
     let recorded =
         ["--record", &named.to_string_lossy(), "--header", "X-Typed: ${PLANTED}", "work"];
-    assert_tells_nothing("a named remote", &converse(place, &recorded));
+    let told = converse(place, &recorded);
+    assert_tells_nothing("a named remote", &told);
+    assert!(told.contains("/acp?key=hidden") && told.contains(r#"\"hidden\""#), "{told}");
     // In the process list stands what a person typed there, and that is warned of.
     let typed = [
         "--record",

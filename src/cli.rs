@@ -397,10 +397,10 @@ impl Connect {
             max_message_bytes,
             http,
             cursor_in_query,
+            bearer,
             // A secret, or nothing to a play.
             url: _,
             config: _,
-            bearer: _,
             network: _,
             api: _,
             runtime: _,
@@ -414,6 +414,10 @@ impl Connect {
         for header in headers {
             let name = header.split(':').next().unwrap_or_default().trim();
             shown.extend(["--header".to_owned(), format!("{name}: hidden")]);
+        }
+        if bearer.variable.is_some() {
+            // Another one would be read again where it was refused.
+            shown.extend(["--header", "Authorization: hidden"].map(str::to_owned));
         }
         let times = [
             ("--connect-timeout", connect_timeout, limits::CONNECT_TIMEOUT),
@@ -842,6 +846,9 @@ mod tests {
         let shown = flags.shown().join("\n").replace("--header\n", "--header=");
         assert_eq!(shown, SHOWN.join("\n"));
         assert!(connect(&["http://a"]).unwrap().shown().is_empty());
+        // A play knows by that that a refusal of it is final.
+        let fixed = connect(&["--bearer-env", "A", "http://a"]).unwrap().shown();
+        assert_eq!(fixed, ["--header", "Authorization: hidden"]);
         for argument in Cli::command().find_subcommand("connect").unwrap().get_arguments() {
             let name = argument.get_long().unwrap_or("url");
             let is_shown = SHOWN.iter().any(|flag| flag[2..].split('=').next() == Some(name));

@@ -13,7 +13,7 @@ use crate::cli::{BearerFlags, Connect, HttpVersion, OnStreamLoss, Recover, Switc
 use crate::core::socket::Transport;
 use crate::core::{Millis, Settings};
 use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use std::collections::BTreeMap;
 use std::env::VarError;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -122,6 +122,15 @@ impl Remote {
         match self.url.scheme() {
             "wss" | "ws" => Transport::WebSocket,
             _ => Transport::Http,
+        }
+    }
+
+    /// Whether another credential may be sent after a refusal. Where none is named, a cookie that came with
+    /// the refusal may be one.
+    fn can_renew(&self) -> bool {
+        match &self.bearer {
+            Some(bearer) => !matches!(bearer, Bearer::Fixed(_)),
+            None => !self.headers.contains_key(AUTHORIZATION),
         }
     }
 }
@@ -281,7 +290,8 @@ impl Config {
             Ok((remote, loopback)) => {
                 let mut warnings: Vec<String> = exposed_query(&remote.url).into_iter().collect();
                 warnings.extend(remote.tls.unchecked.warning());
-                let settings = Settings { transport: remote.transport(), ..config.settings };
+                let (transport, can_renew) = (remote.transport(), remote.can_renew());
+                let settings = Settings { transport, can_renew, ..config.settings };
                 Self { settings, remote: Some(remote), loopback, warnings }
             }
             Err(problem) => config.unusable(&problem),
@@ -300,6 +310,7 @@ impl Config {
             connect_timeout: flags.connect_timeout,
             post_timeout: flags.post_timeout,
             orphan_timeout: flags.orphan_timeout,
+            can_renew: true,
             strict: flags.on_stream_loss == OnStreamLoss::Fail,
             recover_alone: flags.recover == Recover::Auto,
             notices: flags.notices == Switch::On,

@@ -14,6 +14,7 @@ pub mod config;
 pub mod core;
 pub(crate) mod loopback;
 pub mod printable;
+pub(crate) mod secrets;
 pub mod shell;
 pub mod transcript;
 pub mod wire;

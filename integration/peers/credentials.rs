@@ -70,6 +70,20 @@ fn k85_a_token_that_is_refused_twice_is_an_error_and_no_loop() {
     assert_eq!(served.refused(), ["Bearer one", "Bearer one"]);
 }
 
+/// A second refusal may get the person's account locked.
+#[test]
+fn l10_a_credential_that_cannot_change_is_sent_once() {
+    let (served, environment) = (Served::start(), [("TOKEN", "one")]);
+    served.want("Bearer another");
+    for flags in [["--bearer-env", "TOKEN"], ["--header", "Authorization: Bearer ${TOKEN}"]] {
+        let before = served.refused().len();
+        let mut editor = Editor::connect_in(&environment, &served.url, &flags);
+        let answer = initialize(&mut editor);
+        assert_eq!(answer["error"]["data"]["status"], 401, "{answer}");
+        assert_eq!(served.refused()[before..], ["Bearer one"]);
+    }
+}
+
 #[test]
 fn x1_k93_a_token_stands_in_no_argument_no_log_and_no_error() {
     let (served, token) = (Served::start(), Token::holding("s3cret"));

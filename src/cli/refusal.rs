@@ -1,9 +1,11 @@
 //! Decides what is shown of words that the command line does not know: they may be a secret (X1) that lost its
 //! quotes, and they may hold what does something to a terminal.
 
+use super::Cli;
+use crate::config::keys::HEADER;
 use crate::printable::printable;
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Error};
 
 /// What stands for a word that is not shown.
 const HIDDEN: &str = "…";
@@ -17,9 +19,6 @@ const LONGEST: usize = 12;
 
 /// By how much a flag with a slip in it may be longer than the right one: more may be its value.
 const SLIP: usize = 2;
-
-/// What the usage of a command says that has `--header`.
-const TARGET: &str = "URL|NAME";
 
 /// The same error, as it may be shown.
 pub fn shown(mut error: Error) -> Error {
@@ -68,10 +67,16 @@ fn is_slip(word: &str, error: &Error) -> bool {
     word.len() <= right.len() + SLIP && word.chars().all(is_letter)
 }
 
-/// Whether the command that was typed has `--header`.
+/// Whether the command that was typed has `--header`. Its usage begins with its name.
 fn takes_headers(error: &Error) -> bool {
-    let usage = error.get(ContextKind::Usage);
-    matches!(usage, Some(ContextValue::StyledStr(usage)) if usage.to_string().contains(TARGET))
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return false };
+    let mut command = Cli::command();
+    for word in usage.to_string().split_whitespace() {
+        if let Some(inner) = command.find_subcommand(word) {
+            command = inner.clone();
+        }
+    }
+    command.get_arguments().any(|flag| flag.get_long() == Some(HEADER))
 }
 
 /// Whether a word looks like a command.

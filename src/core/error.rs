@@ -91,15 +91,15 @@ impl Failure {
     }
 
     /// What a closed socket means, with the remote's own words (W3).
-    pub fn closed(
-        kind: Kind,
-        delivery: Delivery,
-        message: impl Into<String>,
-        close: &Close,
-    ) -> Self {
+    pub fn closed(close: &Close, delivery: Delivery) -> Self {
+        let kind = match close {
+            close if close.refuses() => Kind::Auth,
+            close if close.is_too_large() => Kind::TooLarge,
+            _ => Kind::Connect,
+        };
         let words = (!close.reason.is_empty()).then_some(&close.reason);
         let body = words.and_then(|words| to_raw_value(words).ok());
-        Self { body, ..Self::new(kind, delivery, message) }
+        Self { body, ..Self::new(kind, delivery, close.to_string()) }
     }
 
     /// The error answer to the request with this id (raw JSON), as a line.

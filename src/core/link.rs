@@ -90,7 +90,7 @@ impl Core {
                 return self.initialized(&response, step);
             }
             Outcome::Response(response) => match response.status {
-                401 if connecting.renewal.is_worth_a_try() => {
+                401 if connecting.renewal.is_worth_a_try(self.settings.can_renew) => {
                     return self.post_initialize(step);
                 }
                 401 => {
@@ -112,24 +112,21 @@ impl Core {
                     return self.not_connected(&failure, step);
                 }
             },
-            Outcome::Closed(close) if close.refuses() && connecting.renewal.is_worth_a_try() => {
+            Outcome::Closed(close)
+                if close.refuses()
+                    && connecting.renewal.is_worth_a_try(self.settings.can_renew) =>
+            {
                 return self.post_initialize(step);
             }
             Outcome::Closed(close) if close.refuses() => {
-                let (kind, delivery) = (Kind::Auth, Delivery::Refused);
-                let failure = Failure::closed(kind, delivery, close.to_string(), &close);
-                return self.not_connected(&failure, step);
+                return self.not_connected(&Failure::closed(&close, Delivery::Refused), step);
             }
             Outcome::Closed(close) if close.is_too_large() => {
-                let reason = format!("initialize is too large for the remote agent: {close}");
-                let (kind, delivery) = (Kind::TooLarge, Delivery::Refused);
-                let failure = Failure::closed(kind, delivery, reason, &close);
-                return self.not_connected(&failure, step);
+                let message = format!("initialize is too large for the remote agent: {close}");
+                let failure = Failure::closed(&close, Delivery::Refused);
+                return self.not_connected(&Failure { message, ..failure }, step);
             }
-            Outcome::Closed(close) => {
-                let (kind, delivery) = (Kind::Connect, Delivery::Unknown);
-                Failure::closed(kind, delivery, close.to_string(), &close)
-            }
+            Outcome::Closed(close) => Failure::closed(&close, Delivery::Unknown),
             Outcome::Redirected { status, reason } => {
                 let failure = Failure::new(Kind::Http, Delivery::Refused, reason);
                 return self.not_connected(&Failure { status: Some(status), ..failure }, step);

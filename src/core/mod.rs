@@ -512,6 +512,8 @@ pub struct Settings {
     /// How long a reopened stream may be silent before a request in doubt is given up
     /// (`--orphan-timeout`).
     pub orphan_timeout: Millis,
+    /// The credential is not the same for ever: one that was refused is read again (L10).
+    pub can_renew: bool,
     /// A stream that ends while requests are open fails them (`--on-stream-loss fail`, R11).
     pub strict: bool,
     /// A session that failed is restored once without being asked (`--recover auto`, C3).
@@ -536,6 +538,7 @@ impl Default for Settings {
             connect_timeout: limits::CONNECT_TIMEOUT,
             post_timeout: limits::POST_TIMEOUT,
             orphan_timeout: limits::ORPHAN_TIMEOUT,
+            can_renew: true,
             strict: false,
             recover_alone: true,
             notices: true,

@@ -371,7 +371,7 @@ impl Core {
                 format!("a POST of {} was answered with HTTP {}", name(scope), response.status);
             step.log(Level::Debug, text);
         }
-        let verdict = verdict(&mut message, outcome);
+        let verdict = verdict(&mut message, outcome, self.settings.can_renew);
         match verdict {
             Verdict::Again(again, trouble) if !self.is_given_up(&message.waiter) => {
                 return self.post_again(scope, lane, message, &again, trouble, step);
@@ -546,7 +546,7 @@ enum Again {
 }
 
 /// The table of L10.
-fn verdict(message: &mut Queued, outcome: Outcome) -> Verdict {
+fn verdict(message: &mut Queued, outcome: Outcome, can_renew: bool) -> Verdict {
     let response = match outcome {
         Outcome::Response(response) => response,
         Outcome::NoCredential(reason) => {
@@ -561,8 +561,7 @@ fn verdict(message: &mut Queued, outcome: Outcome) -> Verdict {
             return Verdict::Failed(Failure::new(Kind::Connect, Delivery::Unknown, reason));
         }
         Outcome::Closed(close) => {
-            let (kind, delivery) = (Kind::Connect, Delivery::Unknown);
-            return Verdict::Failed(Failure::closed(kind, delivery, close.to_string(), &close));
+            return Verdict::Failed(Failure::closed(&close, Delivery::Unknown));
         }
         Outcome::Redirected { status, reason } => {
             let failure = Failure::new(Kind::Http, Delivery::Refused, reason);
@@ -572,7 +571,7 @@ fn verdict(message: &mut Queued, outcome: Outcome) -> Verdict {
     let refused = |kind, reason: &str| Verdict::Failed(Failure::refused(kind, reason, &response));
     match response.status {
         200..=299 => Verdict::Accepted(response),
-        401 if message.renewal.is_worth_a_try() => {
+        401 if message.renewal.is_worth_a_try(can_renew) => {
             let reason = "the remote agent refused the credential (401)".to_owned();
             Verdict::Again(Again::Renewed, (Kind::Auth, reason))
         }

@@ -122,7 +122,7 @@ impl Core {
             404 | 410 => self.lose(lost_by(response), step),
             400 if speaks_of_the_connection(response) => self.lose(lost_by(response), step),
             200..=299 | 409 => self.connection_lives(step),
-            401 if own.stream.renewal.is_worth_a_try() => {
+            401 if own.stream.renewal.is_worth_a_try(self.settings.can_renew) => {
                 self.probe = None;
                 self.ask_connection(step);
             }

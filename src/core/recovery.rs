@@ -204,7 +204,9 @@ impl Core {
                 reason
             }
             Outcome::Response(response) => match response.status {
-                401 if down.renewal.is_worth_a_try() => return self.reconnect(step),
+                401 if down.renewal.is_worth_a_try(self.settings.can_renew) => {
+                    return self.reconnect(step);
+                }
                 status @ (401 | 403) => {
                     let kind = if status == 401 { Kind::Auth } else { Kind::Http };
                     let reason = format!("the remote agent refuses the credential (HTTP {status})");
@@ -217,13 +219,13 @@ impl Core {
                 let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
                 return self.stop_reconnecting(failure, step);
             }
-            Outcome::Closed(close) if close.refuses() && down.renewal.is_worth_a_try() => {
+            Outcome::Closed(close)
+                if close.refuses() && down.renewal.is_worth_a_try(self.settings.can_renew) =>
+            {
                 return self.reconnect(step);
             }
             Outcome::Closed(close) if close.refuses() => {
-                let (kind, delivery) = (Kind::Auth, Delivery::Unsent);
-                let failure = Failure::closed(kind, delivery, close.to_string(), &close);
-                return self.stop_reconnecting(failure, step);
+                return self.stop_reconnecting(Failure::closed(&close, Delivery::Unsent), step);
             }
             Outcome::Closed(close) => close.to_string(),
             Outcome::Unsent(reason)

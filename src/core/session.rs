@@ -341,9 +341,9 @@ pub enum Renewal {
 }
 
 impl Renewal {
-    /// The credential was refused. Whether it is read again.
-    pub fn is_worth_a_try(&mut self) -> bool {
-        let is_first = *self == Self::None;
+    /// The credential was refused. Whether it is read again, where it may be another by then.
+    pub fn is_worth_a_try(&mut self, can_renew: bool) -> bool {
+        let is_first = can_renew && *self == Self::None;
         *self = if is_first { Self::Due } else { Self::Done };
         is_first
     }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::error::{Delivery, Failure, Kind};
+use super::error::{Delivery, Failure};
 use super::link::Link;
 use super::message::Params;
 use super::posts::Posting;
@@ -198,8 +198,12 @@ impl Core {
         };
         let why = format!("the connection is lost: {why}");
         match end {
-            End::Closed(close) if close.refuses() && !self.socket.refusals.is_worth_a_try() => {
-                let failure = Failure::closed(Kind::Auth, Delivery::Unsent, why.as_str(), close);
+            End::Closed(close)
+                if close.refuses()
+                    && !self.socket.refusals.is_worth_a_try(self.settings.can_renew) =>
+            {
+                let failure = Failure::closed(close, Delivery::Unsent);
+                let failure = Failure { message: why.clone(), ..failure };
                 return self.lose_for(why, Some(failure), step);
             }
             End::Closed(close) if close.is_too_large() => self.fail_too_large(close, step),
@@ -219,8 +223,8 @@ impl Core {
         let unanswered = self.ledger.longest_sent();
         let unanswered = unanswered.map(|(length, id)| (length, Waiter::Editor(id)));
         let longest = being_written.chain(unanswered).max_by_key(|(length, _)| *length);
-        let reason = format!("this message is too large for the remote agent: {close}");
-        let failure = Failure::closed(Kind::TooLarge, Delivery::Unknown, reason, close);
+        let message = format!("this message is too large for the remote agent: {close}");
+        let failure = Failure { message, ..Failure::closed(close, Delivery::Unknown) };
         match longest.filter(|(length, _)| *length >= self.socket.longest_other) {
             Some((_, Waiter::Editor(id))) => self.fail(&id, &failure, step),
             Some((_, Waiter::Own(id))) => self.own_refused(&id, failure, step),

@@ -344,7 +344,9 @@ impl Core {
                 );
                 self.stop_stream(scope, Failure::refused(Kind::StreamLost, reason, response), step);
             }
-            401 if stream.renewal.is_worth_a_try() => self.open_stream(scope, step),
+            401 if stream.renewal.is_worth_a_try(self.settings.can_renew) => {
+                self.open_stream(scope, step)
+            }
             401 => {
                 let reason = format!("the remote agent refused the credential for {who} (401)");
                 self.stop_stream(scope, Failure::refused(Kind::Auth, reason, response), step);

@@ -287,6 +287,23 @@ fn s7_what_is_queued_is_still_sent() {
 }
 
 #[test]
+fn l10_a_refusal_of_a_credential_that_stays_the_same_is_final_at_once() {
+    let mut world = World::with(Settings { can_renew: false, ..settings() });
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
+    let told = world.answer(0, response(401));
+    assert!(told.contains(r#""kind":"auth","status":401"#) && !told.contains("post"), "{told}");
+    world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
+    world.answer(1, json(200, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#));
+    world.opened(0);
+    world.line(r#"{"jsonrpc":"2.0","id":1,"method":"session/list"}"#);
+    let told = world.answer(2, response(401));
+    assert!(told.contains(r#""kind":"auth","status":401"#) && !told.contains("post"), "{told}");
+    world.on(0, StreamEvent::Ended(End::Clean));
+    let Outcome::Response(refused) = response(401) else { panic!() };
+    assert!(!world.on(1, StreamEvent::Refused(refused)).contains("open"));
+}
+
+#[test]
 fn s7_an_initialize_that_hangs_does_not_keep_the_process() {
     let mut world = World::new();
     world.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);

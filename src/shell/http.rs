@@ -21,13 +21,14 @@ pub(crate) use self::request::Failure;
 use self::request::{Key, Outgoing, Sent, over_http};
 use self::stream::Told;
 use super::credentials::Credentials;
-use crate::config::Remote;
+use crate::config::{Remote, redacted};
 use crate::core::{
     Connection, Event, Generation, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
     limits,
 };
+use crate::secrets::Secrets;
 use bytes::Bytes;
-use reqwest::header::{COOKIE, HeaderMap};
+use reqwest::header::{COOKIE, HeaderMap, HeaderValue};
 use reqwest::{StatusCode, Upgraded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -180,16 +181,36 @@ impl Link {
         headers.map_err(|reason| Failure::NoCredential(reason.into()))
     }
 
-    /// Sends a request. That its credential is refused is remembered.
+    /// Sends a request. That its credential is refused is remembered; what must not be shown of a refusal
+    /// goes with it.
     async fn send(&self, outgoing: Outgoing, speaker: &Speaker) -> Result<Sent, Failure> {
         let credential = outgoing.credential();
-        let sent = outgoing.send(speaker, &self.clients).await?;
-        if let (Sent::Answered { response, .. }, Some(credential)) = (&sent, credential)
-            && response.status() == StatusCode::UNAUTHORIZED
+        let mut sent = outgoing.send(speaker, &self.clients).await?;
+        if let Sent::Answered { response, .. } = &mut sent
+            && !response.status().is_success()
         {
-            self.credentials.refused(&credential);
+            response.extensions_mut().insert(self.secrets(credential.as_ref()));
+            if let Some(credential) = credential
+                && response.status() == StatusCode::UNAUTHORIZED
+            {
+                self.credentials.refused(&credential);
+            }
         }
         Ok(sent)
+    }
+
+    /// What a server may repeat of a request with this credential.
+    fn secrets(&self, credential: Option<&HeaderValue>) -> Secrets {
+        let mut secrets = Secrets::default();
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        secrets.spare(&redacted(&self.remote.url));
+        for value in credential.into_iter().chain(&self.clients.cookies()) {
+            secrets.add(&text(value));
+        }
+        self.remote.headers.values().for_each(|value| secrets.add_doubtful(&text(value)));
+        let query = self.remote.url.query_pairs();
+        query.for_each(|(_, value)| secrets.add_doubtful(&value));
+        secrets
     }
 
     async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {

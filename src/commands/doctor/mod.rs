@@ -4,7 +4,6 @@
 mod certificate;
 mod examination;
 mod report;
-mod secrets;
 mod socket;
 mod verdicts;
 

@@ -1,7 +1,7 @@
 //! Decides how the findings are shown: a line for each step and what to do, or JSON.
 
-use super::secrets::Secrets;
 use crate::printable::{printable, printable_json};
+use crate::secrets::Secrets;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@
 use super::request::{Failure, reason};
 use super::trouble::Reason;
 use crate::core::{Millis, Response, limits};
+use crate::secrets::Secrets;
 use bytes::{Bytes, BytesMut};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
@@ -43,10 +44,24 @@ pub(super) fn is_media_type(content_type: &str, media_type: &str) -> bool {
 
 /// The status of a refusal counts even where its body is cut or does not come.
 async fn refusal(head: Response, response: reqwest::Response) -> Response {
+    let secrets = response.extensions().get().cloned().unwrap_or_default();
     let (body, end) = timeout(PATIENCE, body(response, limits::ERROR_BODY_BYTES))
         .await
         .unwrap_or((Bytes::new(), BodyEnd::OverLimit));
-    Response { body, truncated: !matches!(end, BodyEnd::Whole), ..head }
+    let truncated = !matches!(end, BodyEnd::Whole);
+    Response { body: without(&secrets, body, truncated), truncated, ..head }
+}
+
+/// A body without what it repeats of secrets (X1). Of one that was cut the start of one may be left.
+fn without(secrets: &Secrets, body: Bytes, is_cut: bool) -> Bytes {
+    let end = if is_cut { "…" } else { "" };
+    let text = String::from_utf8_lossy(&body).into_owned() + end;
+    let hidden = secrets.hide(text.clone());
+    if hidden == text {
+        body
+    } else {
+        hidden.strip_suffix(end).unwrap_or(&hidden).to_owned().into()
+    }
 }
 
 /// The head of a response, without its body.

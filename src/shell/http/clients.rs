@@ -13,8 +13,8 @@ use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
 use crate::core::SessionId;
-use reqwest::cookie::Jar;
-use reqwest::header::{COOKIE, HOST};
+use reqwest::cookie::{CookieStore, Jar};
+use reqwest::header::{COOKIE, HOST, HeaderValue};
 use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,6 +153,11 @@ impl Clients {
     /// The way to the remote.
     pub(super) fn route(&self) -> &Route {
         &self.route
+    }
+
+    /// The cookies that go with every request.
+    pub(super) fn cookies(&self) -> Option<HeaderValue> {
+        self.jar.cookies(&self.url)
     }
 
     /// The certificate that the remote showed last, and when.

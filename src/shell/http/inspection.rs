@@ -123,7 +123,7 @@ impl Link {
     /// What the proxy answers to a request for a tunnel, where there is one that can be asked: a status,
     /// or something else than HTTP.
     pub(crate) async fn answer_of_proxy(&self) -> Option<io::Result<Option<u16>>> {
-        let proxy = self.clients.route().tunnel(&self.remote.url)?;
+        let proxy = self.clients.route().to_tunnel()?;
         Some(proxy.answer(&self.remote.url).await)
     }
 

@@ -4,9 +4,8 @@ use super::request::{Failure, causes, reason};
 use super::trouble::{self, Reason};
 use super::{tls, tunnel};
 use crate::config::proxy::{Choice, Proxy, is_loopback};
-use crate::config::redacted;
 use crate::config::tls::plain;
-use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::{ClientBuilder, Response, StatusCode, Url};
 use std::error::Error;
 
@@ -52,6 +51,8 @@ pub(super) struct Route {
     choice: Choice,
     /// The proxy as it may be shown, if there is one.
     proxy: Option<String>,
+    /// The same, where it is asked for a tunnel and TLS does not come before that.
+    to_tunnel: Option<tunnel::Proxy>,
     /// Whether a proxy passes on what it cannot read.
     is_tunnel: bool,
 }
@@ -62,14 +63,18 @@ impl Route {
     pub(super) fn to(url: &Url, flags: &Proxy) -> Self {
         let choice = if is_excepted(url, &flags.exceptions) { &Choice::Off } else { &flags.choice };
         let host = plain(url.host_str().unwrap_or_default());
-        let proxy = match choice {
+        let proxies = match choice {
             Choice::Off => None,
-            Choice::Named(proxy) => Some(redacted(proxy)),
+            Choice::Named(proxy) => Some(Matcher::builder().all(proxy.as_str()).build()),
             Choice::System if is_loopback(host) || is_excepted(url, &environment()) => None,
-            Choice::System => intercepted(&Matcher::from_system(), url),
+            Choice::System => Some(Matcher::from_system()),
         };
-        let proxy = proxy.map(|proxy| proxy.trim_end_matches('/').to_owned());
-        Self { choice: choice.clone(), proxy, is_tunnel: url.scheme() == "https" }
+        let (choice, is_tunnel) = (choice.clone(), url.scheme() == "https");
+        let found = proxies.and_then(|proxies| intercepted(&proxies, url));
+        let shown = |found: &Intercept| found.uri().to_string().trim_end_matches('/').to_owned();
+        let proxy = found.as_ref().map(shown);
+        let to_tunnel = found.filter(|_| is_tunnel).and_then(|found| to_tunnel(&found));
+        Self { choice, proxy, to_tunnel, is_tunnel }
     }
 
     /// Whether a proxy stands before the remote.
@@ -82,22 +87,9 @@ impl Route {
         self.proxy.as_deref()
     }
 
-    /// The proxy that is asked for a tunnel to `url`, where TLS does not come before that.
-    pub(super) fn tunnel(&self, url: &Url) -> Option<tunnel::Proxy> {
-        let matcher = match &self.choice {
-            Choice::Off => return None,
-            Choice::Named(proxy) => Matcher::builder().all(proxy.as_str()).build(),
-            Choice::System => Matcher::from_system(),
-        };
-        let proxy = matcher.intercept(&url.as_str().parse().ok()?)?;
-        if !self.is_tunnel || proxy.uri().scheme_str() != Some("http") {
-            return None;
-        }
-        Some(tunnel::Proxy {
-            host: plain(proxy.uri().host()?).to_owned(),
-            port: proxy.uri().port_u16().unwrap_or(80),
-            credential: proxy.basic_auth().cloned(),
-        })
+    /// The proxy that is asked for a tunnel, where TLS does not come before that.
+    pub(super) fn to_tunnel(&self) -> Option<&tunnel::Proxy> {
+        self.to_tunnel.as_ref()
     }
 
     /// Whether a proxy reads the requests, which it takes in HTTP/1.1.
@@ -208,9 +200,19 @@ fn wants_credentials(proxy: &str) -> Failure {
     Failure::NoCredential(Trouble::WantsCredential { proxy: proxy.to_owned(), form, or }.into())
 }
 
-/// The proxy for a URL, without its credential.
-fn intercepted(proxies: &Matcher, url: &Url) -> Option<String> {
-    Some(proxies.intercept(&url.as_str().parse().ok()?)?.uri().to_string())
+/// The proxy for a URL.
+fn intercepted(proxies: &Matcher, url: &Url) -> Option<Intercept> {
+    proxies.intercept(&url.as_str().parse().ok()?)
+}
+
+fn to_tunnel(proxy: &Intercept) -> Option<tunnel::Proxy> {
+    let is_plain = proxy.uri().scheme_str() == Some("http");
+    is_plain.then_some(())?;
+    Some(tunnel::Proxy {
+        host: plain(proxy.uri().host()?).to_owned(),
+        port: proxy.uri().port_u16().unwrap_or(80),
+        credential: proxy.basic_auth().cloned(),
+    })
 }
 
 /// The exceptions of the environment, as the matcher takes them from it.

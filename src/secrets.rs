@@ -1,4 +1,4 @@
-//! Decides what of a report is a secret of the person's: a server may repeat what it was sent (X1).
+//! Decides what of a text of others is a secret of the person's: a server may repeat what it was sent (X1).
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
@@ -12,8 +12,8 @@ const LONG: usize = 8;
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
 /// What must not be shown, in lower case: a host is shown so.
-#[derive(Default)]
-pub struct Secrets {
+#[derive(Clone, Default)]
+pub(crate) struct Secrets {
     values: Vec<String>,
     /// What is shown in any case.
     open: String,
@@ -36,16 +36,27 @@ impl Secrets {
         let basic = value.split_once(' ').and_then(|(_, text)| BASE64_STANDARD.decode(text).ok());
         let basic = basic.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default();
         self.insert(basic.split_once(':').map_or("", |(_, password)| password));
-        // A longer one may hold a shorter one.
-        self.values.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    }
+
+    /// Adds a value that may be no secret: it is one if it is long, and its parts are none.
+    pub fn add_doubtful(&mut self, value: &str) {
+        if value.trim().len() >= LONG {
+            self.insert(value);
+        }
     }
 
     fn insert(&mut self, value: &str) {
         let value = value.trim().to_ascii_lowercase();
-        let is_known = SCHEMES.contains(&value.as_str()) || self.values.contains(&value);
-        if value.len() >= LEAST && !is_known {
-            self.values.push(value);
+        // As some write it in JSON.
+        let escaped = value.replace('/', r"\/");
+        for value in [value, escaped] {
+            let is_known = SCHEMES.contains(&value.as_str()) || self.values.contains(&value);
+            if value.len() >= LEAST && !is_known {
+                self.values.push(value);
+            }
         }
+        // A longer one may hold a shorter one.
+        self.values.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 
     /// A text without them.
@@ -104,6 +115,18 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(secrets.hide(text.to_owned()), expected);
         }
+    }
+
+    #[test]
+    fn x1_of_a_value_that_may_be_no_secret_the_parts_are_none() {
+        let mut secrets = Secrets::default();
+        for value in ["required", "a/b", "connection id"] {
+            secrets.add_doubtful(value);
+        }
+        let text = r"the connection is Required: connection id, a/b";
+        assert_eq!(secrets.hide(text.to_owned()), "the connection is hidden: hidden, a/b");
+        secrets.add("Bearer YW5u/w==");
+        assert_eq!(secrets.hide(r#""YW5u\/w==""#.to_owned()), r#""hidden""#);
     }
 
     #[test]
