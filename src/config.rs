@@ -241,11 +241,6 @@ pub enum Unusable {
     /// The configuration file, an environment variable or the name of a remote cannot be used.
     #[error("{0}")]
     Layers(String),
-    /// A recording tells of POSTs and streams.
-    #[error(
-        "--record: what goes over a WebSocket is not recorded yet: leave --record out, or use an https: URL"
-    )]
-    RecordSocket,
     /// The file of a recording cannot be created.
     #[error(
         "--record cannot create its file ({0}): name a directory, or a file that does not exist yet, where you can write"
@@ -364,9 +359,6 @@ pub(crate) fn fitting(flags: &Connect) -> Result<Url, Unusable> {
         return Err(Unusable::TwoHeaders(one.to_owned(), other.to_owned()));
     }
     let url = endpoint(&flags.url, flags.transport)?;
-    if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
-        return Err(Unusable::RecordSocket);
-    }
     tls::Unchecked::new(&flags.network.insecure, &url)?;
     // A variable may hold a whole URL, or a part of one.
     Proxy::new(&flags.network, |_| Ok("http://x".to_owned()))?;
