@@ -217,7 +217,7 @@ fn s9_wrong_usage_exits_with_2_and_writes_nothing_to_standard_output() {
 fn s9_a_configuration_that_cannot_be_used_is_told_at_initialize_and_on_standard_error() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("missing/log").to_string_lossy().into_owned();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["agents.example.com/acp"], "write https://HOST/PATH if"),
         (&["ftp://127.0.0.1/acp"], "use https: or http:"),
         (&["http://anna:s3cret@127.0.0.1/acp?key=s3cret"], "take them out"),
@@ -225,7 +225,6 @@ fn s9_a_configuration_that_cannot_be_used_is_told_at_initialize_and_on_standard_
         (&["--header", "s3cret", "http://127.0.0.1"], "write it as 'Name: value'"),
         (&["--api", "0.0.0.0:0", "http://127.0.0.1"], "write 127.0.0.1:PORT"),
         (&["--log-file", &log, "http://127.0.0.1"], "--log-file cannot be opened"),
-        (&["--record", &log, "ws://127.0.0.1"], "is not recorded yet"),
     ];
     for (arguments, reason) in cases {
         let mut program = Program::start(arguments);

@@ -3,6 +3,7 @@
 
 use acp_tether::transcript::format::{Player, Transcript};
 use acp_tether::transcript::live_player::{self, Bridge};
+use acp_tether::transcript::socket::over_socket;
 use acp_tether::transcript::virtual_player;
 use serde_json::json;
 use std::fs;
@@ -13,9 +14,10 @@ use tempfile::TempDir;
 use crate::peers::agent::Served;
 use crate::peers::conversation;
 use crate::peers::editor::Editor;
+use crate::peers::socket::Network;
 use crate::program::{PROGRAM, program};
 use crate::proxy::{Fault, Harm, Place, Proxy, Target, Way};
-use crate::runner::{play_each, play_files, transcripts};
+use crate::runner::{assert_are_enough, play_each, play_files, transcripts, transcripts_in};
 
 /// A stream of a session that breaks in the middle of its next piece.
 const CUT: Fault =
@@ -167,6 +169,61 @@ fn a_recording_of_the_official_server_plays_back_in_both_players() {
     }
 }
 
+/// The same over a socket, which is cut in the middle of a turn.
+#[test]
+fn w2_a_recording_of_the_official_server_over_a_cut_socket_plays_back_in_both_players() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("night.ndjson");
+    let served = Served::start();
+    let network = Network::to(&served.url);
+    let mut editor = Editor::connect(&network.url, &["--record", file.to_str().unwrap()]);
+    conversation::hold_all(&mut editor);
+    let session = conversation::new_session(&mut editor);
+    let held = conversation::say(&mut editor, &session, "hold");
+    assert_eq!(conversation::said(&editor.message(), &session), "holding");
+    network.cut();
+    let (_, answer) = editor.until_answer(held);
+    assert_eq!(answer["error"]["data"]["kind"], "connection_lost", "{answer}");
+    let next = conversation::say(&mut editor, &session, "echo here again");
+    let (_, answer) = editor.until_answer(next);
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    assert!(editor.close().status.success());
+    let recording = fs::read_to_string(&file).unwrap();
+    assert!(!recording.contains("far away") && !recording.contains("here again"), "{recording}");
+    for (step, count) in [
+        (r#""upgrade":"websocket""#, 2),
+        (r#""status":101"#, 2),
+        (r#""end":"reset""#, 1),
+        (r#"{"gets":{"frame":"close","code":1000}"#, 1),
+        (r#""method":"POST""#, 0),
+    ] {
+        assert_eq!(recording.matches(step).count(), count, "{step}: {recording}");
+    }
+    let seen = recording.lines().filter(|line| line.starts_with("{\"sees\":")).count();
+    assert!(seen > 20, "{seen}: {recording}");
+    play_back(&recording);
+}
+
+/// Every file that does not speak of HTTP, with a scripted WebSocket: it is recorded meanwhile, and its
+/// recording is played.
+#[test]
+fn w1_every_such_transcript_holds_over_a_socket_against_the_built_program_and_plays_back() {
+    let directory = TempDir::new().unwrap();
+    let place = |file: &Path| {
+        let group = file.parent().and_then(Path::file_name).unwrap().to_string_lossy();
+        directory.path().join(format!("{group}-{}", file.file_name().unwrap().to_string_lossy()))
+    };
+    play_each(&transcripts(), Player::Live, 8, |file, transcript| match over_socket(transcript) {
+        Some(transcript) => live_player::play(&transcript, &recording_bridge(&place(file), &[])),
+        None => Ok(()),
+    });
+    let recordings = transcripts_in(directory.path());
+    assert_are_enough(recordings.len());
+    play_files(&recordings, Player::Virtual, 2, virtual_player::play);
+    let bridge = Bridge::connect(PROGRAM);
+    play_files(&recordings, Player::Live, 8, |transcript| live_player::play(transcript, &bridge));
+}
+
 /// A conversation with a secret wherever one can be.
 const SECRETS: &str = r#"
 {"transcript":1,"name":"secrets","rules":["X1"],"path":"/acp?token=SECRET","flags":["--header","Authorization: Bearer SECRET","--header","Cookie: a=SECRET"]}
@@ -230,6 +287,45 @@ fn x1_with_its_content_a_recording_still_tells_no_header_cookie_or_query() {
     let written = ["Bearer SECRET", "Cookie: a=SECRET", "b=SECRET", "token=SECRET", "X-Other"];
     let given = ["\"value\":\"SECRET\"", "\"name\":\"SECRET\",\"value\""];
     for secret in written.into_iter().chain(given) {
+        assert!(!recording.contains(secret), "{secret}: {recording}");
+    }
+    play_back(&recording);
+}
+
+/// What a server can say over a socket, with a secret in all of it.
+const SOCKET_SECRETS: &str = r#"
+{"transcript":1,"name":"secrets","rules":["X1"],"path":"/acp?token=SECRET","flags":["--transport=ws","--header","Authorization: Bearer SECRET"]}
+{"editor":{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientInfo":{"name":"SECRET","version":"SECRET"}}}}
+{"gets":{"method":"GET","headers":{"upgrade":"websocket","authorization":"Bearer SECRET"}},"as":"w1"}
+{"answers":"w1","status":101,"headers":{"Acp-Connection-Id":"c1","Set-Cookie":"b=SECRET","X-Other":"SECRET"}}
+{"gets":{"frame":"text","body_like":{"method":"initialize"}}}
+{"socket":"w1","message":{"jsonrpc":"2.0","method":"_vendor/early","params":{"a":"SECRET"}}}
+{"socket":"w1","message":{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentInfo":{"name":"SECRET"}}}}
+{"sees_like":{"id":1}}
+{"sees_like":{"method":"_vendor/early"}}
+{"socket":"w1","text":"no JSON but SECRET"}
+{"socket":"w1","hex":"22534543524554ff22"}
+{"socket":"w1","ping":"SECRET"}
+{"editor":{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/SECRET","mcpServers":[]}}}
+{"gets":{"frame":"text","body_like":{"method":"session/new"}}}
+{"socket":"w1","close":1011,"reason":"SECRET went wrong"}
+{"sees_like":{"id":2,"error":{"data":{"kind":"connection_lost"}}}}
+{"gets":{"method":"GET","headers":{"upgrade":"websocket","cookie":"b=SECRET"}},"as":"w2"}
+{"answers":"w2","status":403,"headers":{"X-Other":"SECRET"},"text":"SECRET went wrong"}
+"#;
+
+#[test]
+fn x1_a_recording_of_a_socket_tells_no_secret_and_how_it_was_closed() {
+    let recording = recorded(SOCKET_SECRETS, &[]);
+    assert!(!recording.contains("SECRET"), "{recording}");
+    let reason = r#"{"socket":"w1","close":1011,"reason":""#;
+    for kept in ["\"c1\"", "Authorization: hidden", "--transport=ws", reason, "\"status\":403"] {
+        assert!(recording.contains(kept), "{kept}: {recording}");
+    }
+    play_back(&recording);
+    let recording = recorded(SOCKET_SECRETS, &["--record-content"]);
+    assert!(recording.contains(r#""close":1011,"reason":"SECRET went wrong"}"#), "{recording}");
+    for secret in ["Bearer SECRET", "b=SECRET", "token=SECRET", "X-Other"] {
         assert!(!recording.contains(secret), "{secret}: {recording}");
     }
     play_back(&recording);

@@ -11,10 +11,17 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use tempfile::TempDir;
+use tungstenite::Message;
+use tungstenite::handshake::server::{Request as Upgrade, Response as Upgraded};
+use tungstenite::http::HeaderValue;
+use tungstenite::protocol::CloseFrame;
+use tungstenite::protocol::frame::coding::CloseCode;
 
 /// Part of every secret, and of nothing else.
 const SECRET: &str = "s3cr3t";
@@ -69,6 +76,57 @@ async fn answer(
     let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
     let response = response.header("content-type", "application/json");
     response.body(Body::from(answer.to_string())).unwrap()
+}
+
+/// The same over sockets; each is closed with a secret when it is asked for the list.
+fn serve_sockets(saw: Saw) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/acp?key=s3cr3t-query", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            speak(stream.unwrap(), &saw);
+        }
+    });
+    url
+}
+
+fn speak(stream: TcpStream, saw: &Saw) {
+    #[expect(clippy::result_large_err, reason = "the library's own type")]
+    let named = |request: &Upgrade, mut response: Upgraded| {
+        let authorization = request.headers()["authorization"].to_str().unwrap();
+        saw.lock().unwrap().push(format!("upgrade {authorization}"));
+        for (name, value) in [("x-server", "s3cr3t-header"), ("set-cookie", "set=s3cr3t-set")] {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        Ok(response)
+    };
+    // The program may have ended meanwhile.
+    let Ok(mut socket) = tungstenite::accept_hdr(stream, named) else { return };
+    while let Ok(message) = socket.read() {
+        let Ok(Ok(request)) = message.to_text().map(serde_json::from_str::<Value>) else {
+            continue;
+        };
+        let result = match request["method"].as_str().unwrap() {
+            "initialize" => json!({"protocolVersion": 1}),
+            "session/new" => json!({"sessionId": "s1"}),
+            "session/list" => {
+                let reason = "s3cr3t-reason".into();
+                let _ = socket.close(Some(CloseFrame { code: CloseCode::Error, reason }));
+                continue;
+            }
+            _ => {
+                let update = json!({"jsonrpc": "2.0", "method": "session/update", "params": {
+                    "sessionId": "s1", "update": {"sessionUpdate": "agent_message_chunk",
+                    "content": {"type": "text", "text": "s3cr3t-content"}}}});
+                let _ = socket.send(Message::text(update.to_string()));
+                let _ = socket.send(Message::text("s3cr3t-garbage"));
+                let _ = socket.send(Message::Ping("s3cr3t-ping".into()));
+                json!({"stopReason": "end_turn"})
+            }
+        };
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        let _ = socket.send(Message::text(answer.to_string()));
+    }
 }
 
 /// Where the program finds its things, and what it was told in secret.
@@ -164,13 +222,16 @@ fn x1_a_secret_that_is_planted_everywhere_is_written_nowhere() {
     );
     let (server, _stop) = serve(router);
     let url = format!("{server}/acp?key=s3cr3t-query");
+    let socket = serve_sockets(Arc::clone(&saw));
     let file = format!(
         "[remotes.work]\nurl = {url:?}\nbearer-command = \"printf s3cr3t-command\"\nlog-level = \"trace\"\n\
          [remotes.work.headers]\nX-File = \"s3cr3t-file\"\nX-Variable = \"${{PLANTED}}\"\n\
-         Cookie = \"given=s3cr3t-cookie\"\n"
+         Cookie = \"given=s3cr3t-cookie\"\n\
+         [remotes.socket]\nurl = {socket:?}\nbearer-command = \"printf s3cr3t-socket\"\n"
     );
     fs::write(place.join("acp-tether/config.toml"), file).unwrap();
-    let (named, plain) = (place.join("named.ndjson"), place.join("plain.ndjson"));
+    let [named, plain, over_socket, said_over_socket] =
+        ["named", "plain", "socket", "said"].map(|name| place.join(name).with_extension("ndjson"));
     let token = place.join("token").to_string_lossy().into_owned();
     let proxy = "http://anna:${PLANTED}@127.0.0.1:1";
 
@@ -189,13 +250,23 @@ fn x1_a_secret_that_is_planted_everywhere_is_written_nowhere() {
         &server,
     ];
     assert_tells_nothing("a token in a file", &converse(place, &typed));
-    assert_tells_nothing("a recording", &fs::read_to_string(named).unwrap());
-    let mut content = fs::read_to_string(plain).unwrap();
-    // What people and the agent wrote, as is asked for.
-    for said in ["s3cr3t-content", "s3cr3t-prompt", "s3cr3t-garbage", "s3cr3t-delete"] {
-        content = content.replace(said, "");
+    let recorded = ["--record", &over_socket.to_string_lossy(), "socket"];
+    assert_tells_nothing("a socket", &converse(place, &recorded));
+    let recorded = ["--record", &said_over_socket.to_string_lossy(), "--record-content", "socket"];
+    assert_tells_nothing("a socket of which all is recorded", &converse(place, &recorded));
+    for file in [named, over_socket] {
+        assert_tells_nothing("a recording", &fs::read_to_string(file).unwrap());
     }
-    assert_tells_nothing("a recording of content", &content);
+    let [plain, said_over_socket] =
+        [plain, said_over_socket].map(|file| fs::read_to_string(file).unwrap());
+    assert!(said_over_socket.contains(r#""close":1011,"reason":"s3cr3t-reason""#));
+    // What people and the agent wrote, as is asked for.
+    let said = ["content", "prompt", "garbage", "delete", "reason"];
+    for content in [plain, said_over_socket] {
+        let rest =
+            said.iter().fold(content, |rest, said| rest.replace(&format!("s3cr3t-{said}"), ""));
+        assert_tells_nothing("a recording of content", &rest);
+    }
 
     // What cannot be used is told without it.
     for (what, arguments) in [
@@ -240,8 +311,13 @@ fn x1_a_secret_that_is_planted_everywhere_is_written_nowhere() {
 
     // They were all sent.
     let saw = saw.lock().unwrap();
-    for secret in ["Bearer s3cr3t-command", "Bearer s3cr3t-token", "s3cr3t-file", "s3cr3t-variable"]
-    {
+    for secret in [
+        "Bearer s3cr3t-command",
+        "Bearer s3cr3t-token",
+        "s3cr3t-file",
+        "s3cr3t-variable",
+        "upgrade Bearer s3cr3t-socket",
+    ] {
         assert!(saw.iter().any(|seen| seen == secret), "{secret}: {saw:?}");
     }
     assert!(saw.iter().any(|seen| seen.contains("given=s3cr3t-cookie")), "{saw:?}");

@@ -250,11 +250,6 @@ pub enum Unusable {
     /// The configuration file, an environment variable or the name of a remote cannot be used.
     #[error("{0}")]
     Layers(String),
-    /// A recording tells of POSTs and streams.
-    #[error(
-        "--record: what goes over a WebSocket is not recorded yet: leave --record out, or use an https: URL"
-    )]
-    RecordSocket,
     /// The file of a recording cannot be created.
     #[error(
         "--record cannot create its file ({0}): name a directory, or a file that does not exist yet, where you can write"
@@ -386,9 +381,6 @@ pub(crate) fn misfits(flags: &Connect) -> Vec<(&'static str, Unusable)> {
     match endpoint(&flags.url, flags.transport) {
         Err(problem) => misfits.push((keys::URL, problem)),
         Ok(url) => {
-            if flags.record.is_some() && matches!(url.scheme(), "wss" | "ws") {
-                misfits.push((keys::RECORD, Unusable::RecordSocket));
-            }
             let unchecked = tls::Unchecked::new(&flags.network.insecure, &url);
             misfits.extend(unchecked.err().map(|problem| (keys::INSECURE, problem.into())));
         }

@@ -80,7 +80,6 @@ fn described() -> Value {
         "propertyNames": { "not": { "pattern": format!("^{}$", whatever_case("authorization")) } } } } });
     let bearer = ["bearer-env", "bearer-file", "bearer-command"];
     let socket = json!({ "properties": { "url": { "pattern": SOCKET } }, "required": ["url"] });
-    let ws = json!({ "properties": { "transport": { "const": "ws" } }, "required": ["transport"] });
     let content = json!({ "properties": { "record-content": { "const": true } }, "required": ["record-content"] });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -106,7 +105,6 @@ fn described() -> Value {
                         { "if": { "anyOf": bearer.map(with) }, "then": authorization },
                         { "if": content, "then": with("record") },
                         { "if": socket, "then": { "properties": { "transport": { "const": "ws" } } } },
-                        { "if": { "anyOf": [socket, ws] }, "then": { "not": with("record") } },
                     ],
                 },
             },
@@ -299,7 +297,7 @@ const TOGETHER: [(&[&str], &[&str]); 5] = [
             "bearer-file = 'a'\nheaders = { authorization = 'b' }",
         ],
     ),
-    (&["transport = 'ws'"], &["transport = 'ws'\nrecord = 'a'", "hld = '1s'", "config = 'a'"]),
+    (&["transport = 'ws'\nrecord = 'a'"], &["hld = '1s'", "config = 'a'"]),
     (&[], &["header = 'X-A: 1'", "help = true"]),
 ];
 
@@ -324,7 +322,7 @@ fn what_the_schema_refuses_and_takes_the_program_refuses_and_takes() {
     let wss = |lines: &str| format!("[remotes.a]\nurl = 'wss://h'\n{lines}");
     cases.push((wss("transport = 'ws'"), true));
     cases.push((wss("transport = 'http'"), false));
-    cases.push((wss("record = 'a'"), false));
+    cases.push((wss("record = 'a'"), true));
     for (name, is_taken) in [
         ("'b c'", true),
         ("''", false),

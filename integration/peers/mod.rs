@@ -28,7 +28,7 @@ mod faults;
 pub mod hop;
 mod official_client;
 mod official_server;
-mod socket;
+pub mod socket;
 mod turns;
 pub mod typescript;
 mod unchanged;

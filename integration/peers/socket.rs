@@ -37,13 +37,13 @@ fn w1_five_megabytes_pass_in_one_message_to_and_from_both_official_servers() {
 }
 
 /// A network that can be cut.
-struct Network {
-    url: String,
+pub struct Network {
+    pub url: String,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Network {
-    fn to(server: &str) -> Self {
+    pub fn to(server: &str) -> Self {
         let server = server.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
@@ -63,7 +63,7 @@ impl Network {
         Self { url, open }
     }
 
-    fn cut(&self) {
+    pub fn cut(&self) {
         for stream in self.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }

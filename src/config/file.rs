@@ -442,7 +442,6 @@ mod tests {
             ("url = \"https://h\"\nproxy = \"http://${\"", "`${` begins a variable"),
             ("url = \"wss://h\"\ntransport = \"http\"", "--transport says http"),
             ("url = \"https://h\"\ninsecure = \"other\"", "--insecure is for other"),
-            ("url = \"wss://h\"\nrecord = \"s3cret\"", "is not recorded yet"),
             (
                 "url = \"https://h\"\nbearer-command = \"s3cret\"\nheaders.authorization = \"s3cret\"",
                 "are the same header",

@@ -6,6 +6,7 @@
 //! second.
 
 use crate::cli::Connect;
+use crate::core::socket::Transport;
 use crate::core::{Effect, Event, Millis, Settings};
 use crate::transcript::recording::Recording;
 use std::borrow::Cow;
@@ -53,7 +54,12 @@ impl Recorder {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let version = env!("CARGO_PKG_VERSION");
         let name = format!("{stem}, recorded by acp-tether {version} at {time}");
-        let header = Recording::header(&name, &flags.shown(), settings.seed);
+        let mut shown = flags.shown();
+        if settings.transport == Transport::WebSocket && flags.transport.is_none() {
+            // The URL says it, which is not recorded.
+            shown.push("--transport=ws".to_owned());
+        }
+        let header = Recording::header(&name, &shown, settings.seed);
         file.write_all(header.as_bytes()).inspect_err(|_| {
             // It would keep the next start from creating it.
             let _ = std::fs::remove_file(&path);

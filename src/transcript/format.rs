@@ -150,6 +150,8 @@ pub enum Action {
     Answers(String, Answer),
     /// The remote does something on a stream.
     Stream(OnStream),
+    /// The remote does something on the socket that was asked for under this name.
+    Socket(String, OnSocket),
     /// The remote can be reached from here on, or not.
     Reachable(bool),
     /// A person asks through the API.
@@ -273,10 +275,10 @@ pub enum Comparison {
     Like,
 }
 
-/// A request that the remote must have got.
+/// A request that the remote must have got, or a frame on a socket.
 #[derive(Clone, Debug)]
 pub struct Gets {
-    /// The HTTP method.
+    /// The HTTP method, or the kind of a frame.
     pub method: String,
     /// The session header: `None` for any, `Some(None)` for absent.
     pub session: Option<Option<String>>,
@@ -362,6 +364,26 @@ pub enum Output {
     /// The end of the body.
     End,
     /// A cut connection.
+    Reset,
+}
+
+/// What the remote does on a socket.
+#[derive(Clone, Debug)]
+pub enum OnSocket {
+    /// It sends a message.
+    Message(Box<RawValue>),
+    /// It sends any bytes as a text message.
+    Text(Repeated),
+    /// It sends a ping with this payload.
+    Ping(String),
+    /// It closes the socket.
+    Close {
+        /// With this code, or with none.
+        code: Option<u16>,
+        /// And these words.
+        reason: String,
+    },
+    /// The connection is cut.
     Reset,
 }
 
@@ -500,7 +522,9 @@ impl Names {
                 return Err(format!("no step before this saves an id as {name:?}"));
             }
         }
-        if let Action::Answers(name, _) | Action::Stream(OnStream { of: Some(name), .. }) = action
+        if let Action::Answers(name, _)
+        | Action::Stream(OnStream { of: Some(name), .. })
+        | Action::Socket(name, _) = action
             && !self.requests.contains(name)
         {
             return Err(format!("no step before this names a request {name:?}"));
@@ -557,7 +581,7 @@ fn check_path(path: &str) -> Result<(), String> {
 }
 
 /// The flags that a file may set, as [`check_flags`] has it; each has a value.
-const FLAGS: [&str; 11] = [
+const FLAGS: [&str; 12] = [
     "--connect-timeout",
     "--header",
     "--hold",
@@ -569,6 +593,7 @@ const FLAGS: [&str; 11] = [
     "--orphan-timeout",
     "--post-timeout",
     "--recover",
+    "--transport",
 ];
 
 /// Somebody else may have written the file: no flag in it runs a command, reads or writes a file, or
@@ -616,8 +641,13 @@ fn check_players(header: &Header, action: &Action) -> Result<(), String> {
     Ok(())
 }
 
+/// A text message on a socket, among the requests that the remote got.
+pub(super) const TEXT: &str = "text";
+/// A close, likewise; its body is the code.
+pub(super) const CLOSE: &str = "close";
+
 /// The key that names each kind of step, and how the rest of it is read.
-const KINDS: [(&str, Read); 20] = [
+const KINDS: [(&str, Read); 21] = [
     ("editor", editor),
     ("editor_raw", editor_raw),
     ("editor_hex", editor_hex),
@@ -632,6 +662,7 @@ const KINDS: [(&str, Read); 20] = [
     ("gets", gets),
     ("answers", answers),
     ("stream", stream),
+    ("socket", socket),
     ("remote", remote),
     ("api", api),
     ("memory_under", memory_under),
@@ -814,7 +845,9 @@ fn gets(text: &str) -> Result<Action, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Request {
-        method: String,
+        method: Option<String>,
+        frame: Option<FrameField>,
+        code: Option<u16>,
         #[serde(default, deserialize_with = "present")]
         session: Option<Option<String>>,
         path: Option<String>,
@@ -828,8 +861,38 @@ fn gets(text: &str) -> Result<Action, String> {
         #[serde(default)]
         bytes: bool,
     }
+    #[derive(Clone, Copy, PartialEq, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum FrameField {
+        Text,
+        Close,
+    }
     let fields: Fields = parse(text)?;
     let request = fields.gets;
+    let is_request = request.session.is_some()
+        || request.path.is_some()
+        || request.http.is_some()
+        || !request.headers.is_empty()
+        || fields.name.is_some()
+        || fields.answer.is_some();
+    let has_body = request.body.is_some() || request.body_like.is_some();
+    let method = match (request.method, request.frame) {
+        (Some(_), Some(_)) | (None, None) => {
+            return Err("a request has a `method`, what comes on a socket is a `frame`".to_owned());
+        }
+        (Some(method), None) => method,
+        (None, Some(_)) if is_request => {
+            return Err("a frame has no part of a request and no answer".to_owned());
+        }
+        (None, Some(FrameField::Close)) if has_body => {
+            return Err("a close has a `code` and no body".to_owned());
+        }
+        (None, Some(FrameField::Text)) => TEXT.to_owned(),
+        (None, Some(FrameField::Close)) => CLOSE.to_owned(),
+    };
+    if request.code.is_some() && method != CLOSE {
+        return Err("only a close has a `code`".to_owned());
+    }
     if fields.name.is_some() && fields.answer.is_some() {
         return Err(
             "it is answered at once by `answer`, or later under its name, not both".to_owned()
@@ -843,13 +906,15 @@ fn gets(text: &str) -> Result<Action, String> {
         (None, _) if request.bytes => return Err("`bytes` compares a `body`".to_owned()),
         (None, body) => body.map(|body| (body, Comparison::Like)),
     };
+    let code = request.code.map(|code| RawValue::from_string(code.to_string()));
+    let code = code.transpose().map_err(|error| error.to_string())?;
     Ok(Action::Gets(Gets {
-        method: request.method,
+        method,
         session: request.session,
         path: request.path,
         http: request.http,
         headers: request.headers,
-        body,
+        body: body.or(code.map(|code| (code, Comparison::Equal))),
         any_order: fields.any_order,
         name: fields.name,
         answer: fields.answer.map(AnswerFields::read).transpose()?,
@@ -872,8 +937,8 @@ struct AnswerFields {
 
 impl AnswerFields {
     fn read(self) -> Result<Answer, String> {
-        if let Some(status) = self.status.filter(|status| !(200..=599).contains(status)) {
-            return Err(format!("{status} is no status of an answer: 200 to 599 are"));
+        if let Some(status) = self.status.filter(|status| !matches!(status, 101 | 200..=599)) {
+            return Err(format!("{status} is no status of an answer: 101 and 200 to 599 are"));
         }
         for (name, value) in &self.headers {
             check_name(name)?;
@@ -971,6 +1036,57 @@ fn stream(text: &str) -> Result<Action, String> {
         return Err("`times` repeats `data`, `raw`, `hex` or `comment`".to_owned());
     }
     Ok(Action::Stream(OnStream { session: fields.stream, of: fields.of, output }))
+}
+
+fn socket(text: &str) -> Result<Action, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        socket: String,
+        #[serde(default, deserialize_with = "present")]
+        message: Option<Box<RawValue>>,
+        text: Option<String>,
+        hex: Option<String>,
+        times: Option<usize>,
+        ping: Option<String>,
+        #[serde(default, deserialize_with = "present")]
+        close: Option<Option<u16>>,
+        reason: Option<String>,
+        end: Option<EndField>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum EndField {
+        Reset,
+    }
+    let fields: Fields = parse(text)?;
+    if fields.times.is_some() && fields.text.is_none() {
+        return Err("`times` repeats `text`".to_owned());
+    }
+    if fields.reason.is_some() && !matches!(fields.close, Some(Some(_))) {
+        return Err("a `reason` stands behind the code of a `close`".to_owned());
+    }
+    // A frame that is not data holds 125 bytes, and the code is two of them.
+    let words = fields.ping.as_ref().or(fields.reason.as_ref());
+    if words.is_some_and(|words| words.len() > 123) {
+        return Err("a ping and a reason have 123 bytes at the most".to_owned());
+    }
+    let reason = fields.reason.unwrap_or_default();
+    let times = fields.times.unwrap_or(1);
+    let mut does = Vec::new();
+    does.extend(fields.message.map(OnSocket::Message));
+    if let Some(text) = fields.text {
+        does.push(OnSocket::Text(Repeated::new(text.into_bytes(), times)?));
+    }
+    if let Some(text) = fields.hex {
+        does.push(OnSocket::Text(Repeated::new(hex(&text)?, 1)?));
+    }
+    does.extend(fields.ping.map(OnSocket::Ping));
+    does.extend(fields.close.map(|code| OnSocket::Close { code, reason }));
+    does.extend(fields.end.map(|EndField::Reset| OnSocket::Reset));
+    let [does] = <[OnSocket; 1]>::try_from(does)
+        .map_err(|does| format!("{} things happen on the socket; one must", does.len()))?;
+    Ok(Action::Socket(fields.socket, does))
 }
 
 fn remote(text: &str) -> Result<Action, String> {
@@ -1154,6 +1270,18 @@ mod tests {
             (r#"{"answers":"a","state":1}"#, "unknown field `state`"),
             (r#"{"answers":"a","how":"broken","status":200}"#, "neither status nor body"),
             (r#"{"stream":"a"}"#, "0 things happen"),
+            (r#"{"gets":{}}"#, "a request has a `method`"),
+            (r#"{"gets":{"method":"GET","frame":"text"}}"#, "a request has a `method`"),
+            (r#"{"gets":{"frame":"text","session":"a"}}"#, "no part of a request"),
+            (r#"{"gets":{"frame":"text"},"as":"a"}"#, "no answer"),
+            (r#"{"gets":{"frame":"text","code":1000}}"#, "only a close has a `code`"),
+            (r#"{"gets":{"frame":"close","body":1}}"#, "a `code` and no body"),
+            (r#"{"socket":"a","message":1}"#, "no step before this names a request \"a\""),
+            (r#"{"socket":"a"}"#, "0 things happen on the socket"),
+            (r#"{"socket":"a","message":1,"close":1000}"#, "2 things happen on the socket"),
+            (r#"{"socket":"a","message":1,"times":2}"#, "`times` repeats `text`"),
+            (r#"{"socket":"a","close":null,"reason":"r"}"#, "behind the code of a `close`"),
+            (r#"{"socket":"a","end":"clean"}"#, "unknown variant `clean`"),
             (r#"{"stream":"a","raw":"","comment":""}"#, "2 things happen"),
             (r#"{"stream":"a","data":"","event":1}"#, "2 things happen"),
             (r#"{"stream":"a","event":1,"times":2}"#, "`times` repeats"),

@@ -13,11 +13,13 @@
 //! | [`virtual_player`] | how the core alone is a world, with a clock that jumps |
 //! | [`live_player`] | how a program is one, and which files it cannot be asked |
 //! | [`socket`] | what a file becomes over a WebSocket |
+//! | `frames` | nothing: the frames of a scripted socket |
 //! | [`remote`] | nothing: the scripted remote of the live player |
 //! | [`recording`] | which steps a conversation becomes, as it happens |
 //! | [`redact`] | what of a message a recording shows |
 
 pub mod format;
+mod frames;
 pub mod json;
 pub mod live_player;
 pub mod player;

@@ -4,9 +4,10 @@
 //! puts what comes out on its [`Board`]. What is expected is compared here, and nowhere else.
 
 use super::format::{
-    Action, Answer, Asks, Body, Comparison, Fault, Gets, OnStream, Output, Payload, REFERENCE,
-    Sees, Signal, Start, Step, Streams, Transcript,
+    Action, Answer, Asks, Body, CLOSE, Comparison, Fault, Gets, OnSocket, OnStream, Output,
+    Payload, REFERENCE, Sees, Signal, Start, Step, Streams, TEXT, Transcript,
 };
+use super::frames;
 use super::json::Json;
 use crate::core::SessionId;
 use crate::core::methods::{OWN_CLOSE, OWN_RECONNECT};
@@ -45,9 +46,9 @@ pub trait Stage {
     fn end_input(&mut self);
     /// The remote answers the request at this place on the board.
     fn answer(&mut self, request: usize, answer: &Reply);
-    /// The remote sends bytes on the stream that this request opened.
+    /// The remote sends bytes on the stream or the socket that this request opened.
     fn send(&mut self, request: usize, bytes: Bytes);
-    /// That stream ends, cleanly or cut.
+    /// That stream ends, cleanly or cut; a socket that ends cleanly was closed by a frame before.
     fn end_stream(&mut self, request: usize, cleanly: bool);
     /// The remote can be reached from here on, or not.
     ///
@@ -115,10 +116,10 @@ pub struct Board {
     pub fault: Option<String>,
 }
 
-/// A request that the remote got.
+/// A request that the remote got, or a frame on a socket.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// Its method.
+    /// Its method, or the kind of the frame.
     pub method: String,
     /// Its path and query; `None` where there is no HTTP.
     pub path: Option<String>,
@@ -132,11 +133,26 @@ pub struct Request {
     pub taken: bool,
     /// It was answered.
     pub answered: bool,
-    /// It is a GET whose stream is open.
+    /// It is a GET whose stream or socket is open.
     pub open: bool,
 }
 
 impl Request {
+    /// A frame that came on a socket.
+    pub(super) fn frame(kind: &str, body: Bytes) -> Self {
+        Self { method: kind.to_owned(), body, ..Self::default() }
+    }
+
+    /// Nothing answers a frame.
+    fn is_frame(&self) -> bool {
+        matches!(&*self.method, TEXT | CLOSE)
+    }
+
+    /// Whether it asks for a socket.
+    pub(super) fn asks_for_socket(&self) -> bool {
+        self.method == "GET" && self.header("upgrade") == Some("websocket")
+    }
+
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
@@ -148,9 +164,13 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let session =
-            self.session().map_or("of no session".to_owned(), |id| format!("of session {id:?}"));
-        write!(formatter, "{} {session}", self.method)?;
+        let whose = match self.session() {
+            Some(id) => format!("of session {id:?}"),
+            None if self.is_frame() => "on a socket".to_owned(),
+            None if self.asks_for_socket() => "for a socket".to_owned(),
+            None => "of no session".to_owned(),
+        };
+        write!(formatter, "{} {whose}", self.method)?;
         match self.body.is_empty() {
             true => Ok(()),
             false => write!(formatter, " {}", String::from_utf8_lossy(&self.body)),
@@ -167,7 +187,7 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Bytes,
-    /// It opens a stream, whose bytes follow.
+    /// It opens a stream or a socket, whose bytes follow.
     pub opens: bool,
     /// The connection is cut before it, or in the middle of its body.
     pub fault: Option<Fault>,
@@ -177,7 +197,7 @@ impl Board {
     /// Adds a request that has come, and says how it is answered without a step.
     pub fn admit(&mut self, request: Request) -> (usize, Option<Reply>) {
         let reply = match request.method.as_str() {
-            _ if self.manual => None,
+            _ if self.manual || request.asks_for_socket() => None,
             "GET" => Some(Reply {
                 status: 200,
                 headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
@@ -187,7 +207,8 @@ impl Board {
             "DELETE" => Some(Reply { status: 202, ..Reply::default() }),
             _ => None,
         };
-        self.requests.push(request);
+        let answered = request.is_frame();
+        self.requests.push(Request { answered, ..request });
         (self.requests.len() - 1, reply)
     }
 
@@ -377,6 +398,7 @@ impl Play<'_> {
                 self.answer(request, answer)?;
             }
             Action::Stream(on) => self.on_stream(on)?,
+            Action::Socket(name, does) => self.on_socket(name, does)?,
             Action::Reachable(reachable) => self.stage.set_reachable(*reachable)?,
             Action::Api(asks) => self.ask(asks)?,
             Action::MemoryUnder(limit) => match self.stage.memory()? {
@@ -482,6 +504,9 @@ impl Play<'_> {
         }
         let get = request.method == "GET";
         let status = answer.status.unwrap_or(if get { 200 } else { 202 });
+        if status == 101 && !request.asks_for_socket() {
+            return Err("101 answers a GET with the header `upgrade`: `websocket`".to_owned());
+        }
         let mut headers: Vec<(String, String)> = answer
             .headers
             .iter()
@@ -503,17 +528,17 @@ impl Play<'_> {
             let kind = value.split(';').next().unwrap_or_default().trim();
             name == "content-type" && kind.eq_ignore_ascii_case("text/event-stream")
         });
-        let opens = get && status == 200 && events && answer.fault.is_none();
+        let opens = status == 101 || get && status == 200 && events && answer.fault.is_none();
         self.stage.answer(place, &Reply { status, headers, body, opens, fault: answer.fault });
         Ok(())
     }
 
     fn on_stream(&mut self, on: &OnStream) -> Result<(), String> {
         let newest = |board: &Board| {
-            board
-                .requests
-                .iter()
-                .rposition(|request| request.open && request.session() == on.session.as_deref())
+            board.requests.iter().rposition(|request| {
+                let is_stream = request.open && !request.asks_for_socket();
+                is_stream && request.session() == on.session.as_deref()
+            })
         };
         let place = match &on.of {
             Some(name) => self.named(name)?,
@@ -536,6 +561,34 @@ impl Play<'_> {
             }
             Output::End => self.stage.end_stream(place, true),
             Output::Reset => self.stage.end_stream(place, false),
+        }
+        Ok(())
+    }
+
+    fn on_socket(&mut self, name: &str, does: &OnSocket) -> Result<(), String> {
+        let place = self.named(name)?;
+        if !self.stage.board().requests[place].asks_for_socket() {
+            return Err(format!("the request {name:?} asks for no socket"));
+        }
+        match does {
+            OnSocket::Message(message) => {
+                let message = self.resolve(message)?;
+                self.stage.send(place, frames::text(message.as_bytes(), true, true));
+            }
+            OnSocket::Text(text) => {
+                let mut is_first = true;
+                for piece in text.pieces() {
+                    self.stage.send(place, frames::text(&piece, is_first, false));
+                    is_first = false;
+                }
+                self.stage.send(place, frames::text(b"", is_first, true));
+            }
+            OnSocket::Ping(payload) => self.stage.send(place, frames::ping(payload.as_bytes())),
+            OnSocket::Close { code, reason } => {
+                self.stage.send(place, frames::close(*code, reason));
+                self.stage.end_stream(place, true);
+            }
+            OnSocket::Reset => self.stage.end_stream(place, false),
         }
         Ok(())
     }

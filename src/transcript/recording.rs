@@ -4,15 +4,18 @@
 //! A step is written in a form that both players can play. What the network decides, and no play can
 //! repeat, is written as what it meant: a GET that could not be sent is one that broke; a remote that
 //! cannot be reached for `initialize` is `down`; another POST that could not be sent is refused with
-//! 429; the silence of a stream that had heartbeats, and the sleep of the machine, are streams that
-//! are cut. Time passes only where a timer of the core fired: what follows waits for it, as long as a
-//! play has to, in which everything else comes at once.
+//! 429; the silence of a stream that had heartbeats or of a socket, and the sleep of the machine, are
+//! streams that are cut; a ping is a comment. Time passes only where a timer of the core fired: what
+//! follows waits for it, as long as a play has to, in which everything else comes at once.
+
+mod socket;
 
 use super::player::called;
 use super::redact::{self, Placeholders};
 use crate::core::message::{self, Message};
 use crate::core::requests::OWN_REQUEST;
 use crate::core::roster::{Inquiry, Reply, Ticket};
+use crate::core::socket::Transport;
 use crate::core::{
     Effect, End, Event, Generation, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
@@ -61,6 +64,12 @@ pub struct Recording {
     saved: BTreeSet<String>,
     /// The POSTs under way.
     posts: BTreeSet<PostId>,
+    /// One socket in place of POSTs and streams.
+    is_socket: bool,
+    /// Messages that a play gets on the socket once they were written, by their POSTs.
+    unwritten: BTreeMap<PostId, String>,
+    /// When the socket was asked whether it lives, until it says something.
+    pinged: Option<Millis>,
     /// The `initialize` that a play got last.
     initializing: Option<PostId>,
     /// The remote cannot be reached, in a play either.
@@ -95,6 +104,14 @@ impl Stream {
         let silence = now.saturating_sub(self.heard.0);
         self.interval.is_some_and(|interval| silence >= limits::SILENCE_LEAST.0.max(3 * interval))
     }
+}
+
+/// Bytes as a step shows them.
+enum Shown {
+    Message(String),
+    /// What is no JSON message, or would not stay the same as one.
+    Text(String),
+    Bytes(Vec<u8>),
 }
 
 /// How long a play waits for what the timers of the core do.
@@ -161,6 +178,7 @@ enum Channel {
     Editor,
     Post(PostId),
     Stream(Generation),
+    Socket,
     Delete,
     Api,
 }
@@ -192,6 +210,9 @@ impl Recording {
             half_open: None,
             saved: BTreeSet::new(),
             posts: BTreeSet::new(),
+            is_socket: settings.transport == Transport::WebSocket,
+            unwritten: BTreeMap::new(),
+            pinged: None,
             initializing: None,
             is_down: false,
             unreached: BTreeMap::new(),
@@ -244,8 +265,9 @@ impl Recording {
             }
             // An answer that is never whole is not recorded, nor is the end of its connection.
             Event::Named(_, id) => self.half_open = Some(id.clone()),
-            // Of a socket, which is not recorded.
+            // How a close is answered, and how fast a message goes out, is no step.
             Event::Writing(_) => {}
+            Event::Deleted(_) if self.is_socket => {}
             Event::Deleted(outcome) => {
                 let name = format!("d{}", self.deletes);
                 if self.reaches(&name, outcome) {
@@ -261,7 +283,10 @@ impl Recording {
                     let interval = beat.zip(before).map(|(now, before)| now.0 - before.0);
                     known.interval = interval.or(known.interval);
                 }
-                self.on_stream(stream, event);
+                match self.is_socket {
+                    true => self.on_socket(now, stream, event),
+                    false => self.on_stream(stream, event),
+                }
             }
             Event::Listening(_) => {
                 // A stream is not heard while nobody listens.
@@ -276,7 +301,17 @@ impl Recording {
 
     /// The core did this with it, and `deadline` is its next timer.
     pub fn did(&mut self, now: Millis, effects: &[Effect], deadline: Option<Millis>) {
-        let waited = self.time.pass(now);
+        let pings = effects.iter().any(|effect| matches!(effect, Effect::Ping(_)));
+        if pings {
+            self.push("// a ping went out");
+            self.pinged = Some(now);
+        }
+        // A play does not wait for pings: an hour in which nothing else happens is none there.
+        let is_only_ping = pings
+            && effects
+                .iter()
+                .all(|it| matches!(it, Effect::Ping(_) | Effect::Log(..) | Effect::Changed));
+        let waited = if is_only_ping { None } else { self.time.pass(now) };
         self.cut_what_is_dead(now, waited.is_some(), effects);
         if let Cause::Inquiry(inquiry) = &self.cause {
             let reply = effects.iter().find_map(|effect| match effect {
@@ -296,12 +331,19 @@ impl Recording {
             match effect {
                 Effect::Line(line) => self.sees(line, within),
                 Effect::Post(post) => self.post(post, within),
+                Effect::Open(open) if self.is_socket => {
+                    self.pinged = None;
+                    self.opened(now, open, true);
+                }
                 // It is asked for and given up at once: a play gets it, or does not.
                 Effect::Open(open) if is_end => {
                     self.never_read.insert(open.stream.generation);
                 }
                 Effect::Open(open) => self.open(now, open, within),
                 Effect::Delete(connection) if self.half_open.as_ref() == Some(&connection.id) => {}
+                Effect::Delete(_) if self.is_socket => {
+                    self.step(r#""gets":{"frame":"close","code":1000}"#, within);
+                }
                 Effect::Delete(connection) => {
                     self.deletes += 1;
                     let (id, name) = (header(&connection.id), format!("d{}", self.deletes));
@@ -316,7 +358,13 @@ impl Recording {
                 }
                 Effect::Abandon(post) => {
                     self.posts.remove(post);
-                    self.unreached.remove(&format!("p{}", post.0));
+                    self.unreached.remove(&self.name_of_post(*post));
+                    // What was begun goes out all the same, save with the socket that it asks for.
+                    if let Some(step) = self.unwritten.remove(post)
+                        && self.initializing != Some(*post)
+                    {
+                        self.push(&step);
+                    }
                 }
                 Effect::Exit => {
                     self.step(r#""exit":0"#, Some(EXIT));
@@ -357,23 +405,32 @@ impl Recording {
     }
 
     fn step(&mut self, members: &str, within: Option<Millis>) {
-        let within = within.map(|Millis(within)| format!(r#","within":"{within}ms""#));
-        self.push(&format!("{{{members}{}}}", within.unwrap_or_default()));
+        self.push(&step(members, within));
     }
 
     fn editor(&mut self, line: &Bytes) -> String {
-        match self.message(line, Strings::Sent) {
-            Some(message) if !has_reference(line) => format!(r#"{{"editor":{message}}}"#),
-            _ => match String::from_utf8(self.shown(line)) {
-                Ok(text) => format!(r#"{{"editor_raw":{}}}"#, quoted(&text)),
-                Err(error) => format!(r#"{{"editor_hex":"{}"}}"#, hex(error.as_bytes())),
-            },
+        match self.payload(line) {
+            Shown::Message(message) => format!(r#"{{"editor":{message}}}"#),
+            Shown::Text(text) => format!(r#"{{"editor_raw":{}}}"#, quoted(&text)),
+            Shown::Bytes(bytes) => format!(r#"{{"editor_hex":"{}"}}"#, hex(&bytes)),
         }
     }
 
+    /// What names a request in the file; a socket has the name of the one that asks for it.
+    fn name_of_post(&self, PostId(post): PostId) -> String {
+        format!("{}{post}", if self.is_socket { 'w' } else { 'p' })
+    }
+
     fn posted(&mut self, post: PostId, outcome: &Outcome) {
-        let (name, channel) = (format!("p{}", post.0), Channel::Post(post));
+        let (name, channel) = (self.name_of_post(post), Channel::Post(post));
         self.posts.remove(&post);
+        let unwritten = self.unwritten.remove(&post);
+        if self.is_socket && self.initializing != Some(post) {
+            return match outcome {
+                Outcome::Unsent(_) => {}
+                _ => self.written(unwritten),
+            };
+        }
         if !self.reaches(&name, outcome) {
             return;
         }
@@ -385,6 +442,22 @@ impl Recording {
             // It is cut there, which means the same to `initialize` (L3).
             self.is_down = true;
             return self.input(channel, r#"{"remote":"down"}"#);
+        }
+        match outcome {
+            Outcome::Response(response) if response.status == 101 => {
+                self.socket_opened(&name, response.connection_id.as_ref(), unwritten);
+                let does = match response.truncated {
+                    true => self.too_large(),
+                    false => self.message_on_socket(&response.body),
+                };
+                return self.does(&name, &does);
+            }
+            Outcome::Closed(close) => {
+                self.socket_opened(&name, None, unwritten);
+                let does = self.close(close);
+                return self.does(&name, &does);
+            }
+            _ => {}
         }
         let answer = self.answer(outcome);
         self.answers(channel, &name, &answer);
@@ -522,7 +595,6 @@ impl Recording {
                 self.streams.remove(&id.generation);
                 match end {
                     End::Clean => r#""end":"clean""#.to_owned(),
-                    // A socket is not recorded.
                     End::Broken(_) | End::Closed(_) => {
                         if self.unnoticed.take().is_some() {
                             // A reset overtakes what was sent before it.
@@ -557,16 +629,25 @@ impl Recording {
         let Some(data) = data else {
             return id_member.trim_start_matches(',').to_owned();
         };
+        match self.payload(data) {
+            Shown::Message(message) => format!(r#""event":{message}{id_member}"#),
+            Shown::Text(text) => format!(r#""data":{}{id_member}"#, quoted(&text)),
+            Shown::Bytes(_) => self.event_in_bytes(Some(data), id),
+        }
+    }
+
+    /// What is sent, as a step shows it.
+    fn payload(&mut self, data: &Bytes) -> Shown {
         let is_line = memchr::memchr(b'\n', data).is_none() || self.refers(data);
         if is_line
             && !has_reference(data)
             && let Some(message) = self.message(data, Strings::Sent)
         {
-            return format!(r#""event":{message}{id_member}"#);
+            return Shown::Message(message);
         }
         match String::from_utf8(self.shown(data)) {
-            Ok(text) => format!(r#""data":{}{id_member}"#, quoted(&text)),
-            Err(_) => self.event_in_bytes(Some(data), id),
+            Ok(text) => Shown::Text(text),
+            Err(error) => Shown::Bytes(error.into_bytes()),
         }
     }
 
@@ -680,33 +761,46 @@ impl Recording {
                 (format!(r#""body":{body}"#), String::new())
             }
         };
-        let session = name_of(post.session.as_ref());
-        let gets = format!(
-            r#""gets":{{"method":"POST","session":{session},"headers":{{"acp-connection-id":{id}}},{body}}},"any_order":true,"as":"p{}"{save}"#,
-            post.id.0
-        );
         self.posts.insert(post.id);
         if post.connection.is_none() {
             self.initializing = Some(post.id);
         }
-        self.gets(&format!("p{}", post.id.0), &gets, within);
+        let name = self.name_of_post(post.id);
+        if self.is_socket {
+            let gets = format!(r#""gets":{{"frame":"text",{body}}}{save}"#);
+            self.unwritten.insert(post.id, step(&gets, within));
+            if post.connection.is_none() {
+                let asks = r#""method":"GET","headers":{"upgrade":"websocket"}"#;
+                let asks = format!(r#""gets":{{{asks}}},"as":"{name}""#);
+                self.gets(&name, &asks, Some(within.unwrap_or(REOPENED).max(REOPENED)));
+            }
+            return;
+        }
+        let session = name_of(post.session.as_ref());
+        let gets = format!(
+            r#""gets":{{"method":"POST","session":{session},"headers":{{"acp-connection-id":{id}}},{body}}},"any_order":true,"as":"{name}"{save}"#
+        );
+        self.gets(&name, &gets, within);
     }
 
     fn gets(&mut self, name: &str, gets: &str, within: Option<Millis>) {
         if self.is_down {
             let Millis(within) = within.unwrap_or(REOPENED).max(REOPENED);
-            let step = format!(r#"{{{gets},"within":"{within}ms"}}"#);
-            self.unreached.insert(name.to_owned(), step);
+            self.unreached.insert(name.to_owned(), step(gets, Some(Millis(within))));
         } else {
             self.step(gets, within);
         }
     }
 
+    fn opened(&mut self, now: Millis, open: &Open, is_open: bool) {
+        let session = open.stream.session.clone();
+        let known = Stream { session, is_open, heard: now, beat: None, interval: None };
+        self.streams.insert(open.stream.generation, known);
+    }
+
     fn open(&mut self, now: Millis, open: &Open, within: Option<Millis>) {
+        self.opened(now, open, false);
         let Open { stream, connection, cursor, .. } = open;
-        let session = stream.session.clone();
-        let known = Stream { session, is_open: false, heard: now, beat: None, interval: None };
-        self.streams.insert(stream.generation, known);
         let (session, id) = (name_of(stream.session.as_ref()), header(&connection.id));
         let cursor = cursor.as_ref().map_or("null".to_owned(), header);
         let name = format!("g{}", stream.generation.0);
@@ -723,9 +817,14 @@ impl Recording {
             let Effect::Close(id) = effect else { continue };
             let Some(stream) = self.streams.get(&id.generation) else { continue };
             let (number, is_open) = (id.generation.0, stream.is_open);
-            let fell_silent = by_timer && is_open && stream.is_silent(now) && !self.is_leaving;
+            let is_silent = self.is_socket || stream.is_silent(now);
+            let fell_silent = by_timer && is_open && is_silent && !self.is_leaving;
             let is_dead = fell_silent || matches!(self.cause, Cause::Woke);
             if !is_dead || self.unreached.contains_key(&format!("g{number}")) {
+                continue;
+            }
+            if let Some(post) = self.initializing.filter(|_| self.is_socket) {
+                self.cut_socket(&self.name_of_post(post));
                 continue;
             }
             let session = name_of(stream.session.as_ref());
@@ -819,6 +918,11 @@ impl Recording {
     }
 }
 
+fn step(members: &str, within: Option<Millis>) -> String {
+    let within = within.map(|Millis(within)| format!(r#","within":"{within}ms""#));
+    format!("{{{members}{}}}", within.unwrap_or_default())
+}
+
 fn sum(Millis(one): Millis, Millis(other): Millis) -> Millis {
     Millis(one.saturating_add(other))
 }
@@ -877,12 +981,12 @@ mod tests {
         Recording::new(false, &settings())
     }
 
-    fn settings() -> Settings {
+    pub(super) fn settings() -> Settings {
         Settings { max_message_bytes: 1_024, ..Settings::default() }
     }
 
     /// What is written of an event and of what followed from it; a timer is the core's last.
-    fn steps(
+    pub(super) fn steps(
         recording: &mut Recording,
         now: u64,
         event: &Event,
@@ -895,7 +999,7 @@ mod tests {
     }
 
     /// The same, with the core's next timer.
-    fn steps_until(
+    pub(super) fn steps_until(
         recording: &mut Recording,
         now: u64,
         event: &Event,
@@ -909,11 +1013,11 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    fn line(text: &'static str) -> Event {
+    pub(super) fn line(text: &'static str) -> Event {
         Event::Line(Bytes::from_static(text.as_bytes()))
     }
 
-    fn post(id: u64, connection: Option<&'static str>, body: &'static str) -> Effect {
+    pub(super) fn post(id: u64, connection: Option<&'static str>, body: &'static str) -> Effect {
         let connection = connection
             .map(|id| Connection { id: Bytes::from_static(id.as_bytes()), version: None });
         Effect::Post(Post {
@@ -925,11 +1029,11 @@ mod tests {
         })
     }
 
-    fn stream(generation: u64) -> StreamId {
+    pub(super) fn stream(generation: u64) -> StreamId {
         StreamId { session: None, epoch: Epoch(1), generation: Generation(generation) }
     }
 
-    fn open(generation: u64) -> Effect {
+    pub(super) fn open(generation: u64) -> Effect {
         Effect::Open(Open {
             stream: stream(generation),
             connection: Connection { id: Bytes::from_static(b"c"), version: None },
@@ -938,15 +1042,15 @@ mod tests {
         })
     }
 
-    fn on(generation: u64, event: StreamEvent) -> Event {
+    pub(super) fn on(generation: u64, event: StreamEvent) -> Event {
         Event::Stream(stream(generation), event)
     }
 
-    fn message(data: &'static [u8]) -> Event {
+    pub(super) fn message(data: &'static [u8]) -> Event {
         on(1, StreamEvent::Message { data: Some(Bytes::from_static(data)), id: None })
     }
 
-    fn unsent(post: u64) -> Event {
+    pub(super) fn unsent(post: u64) -> Event {
         Event::Posted(PostId(post), Outcome::Unsent("why".to_owned()))
     }
 

@@ -3,7 +3,9 @@
 //! What the shell does between bytes and events is done here by the same codecs, so that a file
 //! means the same in both players.
 
-use super::format::{Fault, Signal, Transcript};
+mod socket;
+
+use super::format::{CLOSE, Fault, Signal, TEXT, Transcript};
 use super::player::{
     self, BUSY, Board, CLOSED, Failure, RECONNECTING, Reply, Request, Stage, UNKNOWN, called, unfit,
 };
@@ -21,6 +23,7 @@ use crate::wire::lines::{Line, Lines};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
 use clap::Parser;
+use socket::Socket;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -173,8 +176,9 @@ struct VirtualStage {
 enum Asked {
     Post(PostId),
     Stream(StreamId, Decoder),
+    Socket(Box<Socket>),
     Delete,
-    /// The core has dropped it: it hears no more of it.
+    /// A frame on a socket; or the core has dropped it: it hears no more of it.
     Dropped,
 }
 
@@ -288,7 +292,14 @@ impl VirtualStage {
                     self.board
                         .fail(format!("a POST: {reason}: {}", String::from_utf8_lossy(&post.body)));
                 }
-                if self.reachable {
+                if self.is_socket && post.connection.is_some() {
+                    self.write_on_socket(post);
+                } else if self.is_socket && self.reachable {
+                    self.drop_asked(|asked| matches!(asked, Asked::Socket(_)));
+                    let headers = vec![("upgrade".to_owned(), "websocket".to_owned())];
+                    let socket = Asked::Socket(Box::new(Socket::new(post, self.limit)));
+                    self.admit(socket, "GET", headers, Bytes::new());
+                } else if self.reachable {
                     let Post { id, connection, session, body, .. } = post;
                     let mut headers = headers(connection.as_ref(), session.as_ref());
                     headers.push(("content-type".to_owned(), "application/json".to_owned()));
@@ -296,6 +307,14 @@ impl VirtualStage {
                 } else {
                     self.events
                         .push_back(Event::Posted(post.id, Outcome::Unsent(REFUSED.to_owned())));
+                }
+            }
+            Effect::Open(open) if self.is_socket => {
+                if let Some(socket) = self.socket() {
+                    let before = std::mem::take(&mut socket.before).into_iter();
+                    socket.stream = Some(open.stream.clone());
+                    self.events
+                        .extend(before.map(|event| Event::Stream(open.stream.clone(), event)));
                 }
             }
             Effect::Open(Open { stream, connection, cursor, .. }) => {
@@ -311,8 +330,14 @@ impl VirtualStage {
                     self.events.push_back(Event::Stream(stream, failed));
                 }
             }
-            // A socket that is of no use is closed without a word.
-            Effect::Delete(Connection { id, .. }) if self.is_socket && id.is_empty() => {}
+            Effect::Delete(_) if self.is_socket => {
+                if self.socket().is_some() {
+                    self.drop_asked(|asked| matches!(asked, Asked::Socket(_)));
+                    self.hear_on_socket(CLOSE, Bytes::from_static(b"1000"));
+                }
+                let closed = Response { status: 204, ..Response::default() };
+                self.events.push_back(Event::Deleted(Outcome::Response(closed)));
+            }
             Effect::Delete(connection) => {
                 if self.reachable {
                     self.admit(
@@ -325,12 +350,16 @@ impl VirtualStage {
                     self.events.push_back(Event::Deleted(Outcome::Unsent(REFUSED.to_owned())));
                 }
             }
-            Effect::Abandon(post) => {
-                self.drop_asked(|asked| matches!(asked, Asked::Post(id) if *id == post))
-            }
-            Effect::Close(stream) => {
-                self.drop_asked(|asked| matches!(asked, Asked::Stream(id, _) if *id == stream))
-            }
+            Effect::Abandon(post) => self.drop_asked(|asked| match asked {
+                Asked::Post(id) => *id == post,
+                Asked::Socket(socket) => socket.opener == Some(post),
+                _ => false,
+            }),
+            Effect::Close(stream) => self.drop_asked(|asked| match asked {
+                Asked::Stream(id, _) => *id == stream,
+                Asked::Socket(socket) => socket.stream.as_ref() == Some(&stream),
+                _ => false,
+            }),
             Effect::Log(level, text) => {
                 self.board.log.push(format!("{:>6} ms {level:?} {text}", self.now.0));
             }
@@ -346,6 +375,30 @@ impl VirtualStage {
             }
             Effect::Changed => {}
         }
+    }
+
+    /// The socket that is open, or asked for.
+    fn socket(&mut self) -> Option<&mut Socket> {
+        self.asked.iter_mut().find_map(|asked| match asked {
+            Asked::Socket(socket) => Some(&mut **socket),
+            _ => None,
+        })
+    }
+
+    fn write_on_socket(&mut self, post: Post) {
+        let is_open = self.socket().is_some_and(|socket| socket.stream.is_some());
+        let outcome = if is_open {
+            self.hear_on_socket(TEXT, post.body);
+            Outcome::Response(Response { status: 202, ..Response::default() })
+        } else {
+            Outcome::Unsent(REFUSED.to_owned())
+        };
+        self.events.push_back(Event::Posted(post.id, outcome));
+    }
+
+    fn hear_on_socket(&mut self, kind: &str, body: Bytes) {
+        self.asked.push(Asked::Dropped);
+        self.board.admit(Request::frame(kind, body));
     }
 
     fn admit(&mut self, asked: Asked, method: &str, headers: Vec<(String, String)>, body: Bytes) {
@@ -379,23 +432,24 @@ impl VirtualStage {
         if reply.fault == Some(Fault::Stall) && has_result(reply) {
             return;
         }
-        let mut outcome = outcome(reply);
-        if let Outcome::Response(response) = &mut outcome
-            && self.is_socket
-            && response.status == 200
-        {
-            // What opens a connection is answered on the socket that was asked for.
-            response.status = 101;
-        }
-        let event = match &self.asked[place] {
+        let outcome = outcome(reply);
+        let event = match &mut self.asked[place] {
+            Asked::Socket(socket) if reply.opens => {
+                self.board.requests[place].open = true;
+                socket.connection_id = header(reply, |name| name == "acp-connection-id").map(bytes);
+                let initialize = std::mem::take(&mut socket.initialize);
+                return self.hear_on_socket(TEXT, initialize);
+            }
+            Asked::Socket(socket) => {
+                let Some(opener) = socket.opener.take() else { return };
+                self.asked[place] = Asked::Dropped;
+                Event::Posted(opener, outcome)
+            }
             Asked::Post(id) => Event::Posted(*id, outcome),
             Asked::Delete => Event::Deleted(outcome),
             Asked::Dropped => return,
             Asked::Stream(stream, _) => {
                 self.board.requests[place].open = reply.opens;
-                if self.is_socket {
-                    return;
-                }
                 let event = match outcome {
                     Outcome::Response(_) if reply.opens => StreamEvent::Opened {
                         event_epoch: header(reply, |name| name.ends_with("-event-epoch"))
@@ -460,7 +514,9 @@ impl Stage for VirtualStage {
     }
 
     fn send(&mut self, request: usize, bytes: Bytes) {
-        if let Asked::Stream(stream, decoder) = &mut self.asked[request] {
+        if let Asked::Socket(socket) = &mut self.asked[request] {
+            self.events.extend(socket.hear(bytes));
+        } else if let Asked::Stream(stream, decoder) = &mut self.asked[request] {
             let mut items = Vec::new();
             decoder.push(bytes, &mut items);
             self.events.extend(items.into_iter().map(|item| {
@@ -479,9 +535,13 @@ impl Stage for VirtualStage {
     fn end_stream(&mut self, request: usize, cleanly: bool) {
         self.board.requests[request].open = false;
         let asked = std::mem::replace(&mut self.asked[request], Asked::Dropped);
-        if let Asked::Stream(stream, _) = asked {
-            let end = if cleanly { End::Clean } else { End::Broken(CUT.to_owned()) };
-            self.events.push_back(Event::Stream(stream, StreamEvent::Ended(end)));
+        let end = if cleanly { End::Clean } else { End::Broken(CUT.to_owned()) };
+        match asked {
+            Asked::Stream(stream, _) => {
+                self.events.push_back(Event::Stream(stream, StreamEvent::Ended(end)));
+            }
+            Asked::Socket(mut socket) => self.events.extend(socket.ended(end)),
+            _ => {}
         }
         self.run();
     }
