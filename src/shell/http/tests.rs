@@ -685,14 +685,24 @@ async fn r9_a_body_that_is_cut_or_just_stops_is_no_clean_end() {
 
 #[tokio::test]
 async fn p6_what_came_together_on_a_stream_goes_on_together() {
-    // A server makes a piece of each event.
-    let answer = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
-        3\r\n:\n\n\r\n3\r\n:\n\n\r\n";
-    let mut client = Client::new(&[&raw(answer).await]);
+    let streams = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&streams);
+    let server = Server::start(Speaks::Both, move |_| {
+        let (sender, answer) = event_stream();
+        kept.lock().unwrap().push(sender);
+        answer
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp"), "--http", "2"]);
     client.open("s", None);
-    assert!(matches!(client.event().await, StreamEvent::Opened { .. }));
+    client.event().await;
+    let sender = streams.lock().unwrap().pop().unwrap();
+    // A server makes a piece of each event.
+    (0..3).for_each(|_| sender.send(":\n\n".into()).unwrap());
     let events = client.events().await;
-    assert!(matches!(events[..], [StreamEvent::Comment, StreamEvent::Comment]), "{events:?}");
+    let [StreamEvent::Comment, StreamEvent::Comment, StreamEvent::Comment] = events[..] else {
+        panic!("{events:?}")
+    };
 }
 
 #[tokio::test]
