@@ -81,7 +81,7 @@ async fn answer(
 /// The same over sockets; each is closed with a secret when it is asked for the list.
 fn serve_sockets(saw: Saw) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("ws://{}/acp?key=s3cr3t-query", listener.local_addr().unwrap());
+    let url = format!("ws://{}/acp?key=s3cr3t%2Bquery", listener.local_addr().unwrap());
     thread::spawn(move || {
         for stream in listener.incoming() {
             speak(stream.unwrap(), &saw);
@@ -110,7 +110,7 @@ fn speak(stream: TcpStream, saw: &Saw) {
             "initialize" => json!({"protocolVersion": 1}),
             "session/new" => json!({"sessionId": "s1"}),
             "session/list" => {
-                let reason = "s3cr3t-reason".into();
+                let reason = "s3cr3t-reason of s3cr3t-socket".into();
                 let _ = socket.close(Some(CloseFrame { code: CloseCode::Error, reason }));
                 continue;
             }
@@ -221,7 +221,7 @@ fn x1_a_secret_that_is_planted_everywhere_is_written_nowhere() {
         }),
     );
     let (server, _stop) = serve(router);
-    let url = format!("{server}/acp?key=s3cr3t-query");
+    let url = format!("{server}/acp?key=s3cr3t%2Bquery");
     let socket = serve_sockets(Arc::clone(&saw));
     let file = format!(
         "[remotes.work]\nurl = {url:?}\nbearer-command = \"printf s3cr3t-command\"\nlog-level = \"trace\"\n\
@@ -259,7 +259,7 @@ fn x1_a_secret_that_is_planted_everywhere_is_written_nowhere() {
     }
     let [plain, said_over_socket] =
         [plain, said_over_socket].map(|file| fs::read_to_string(file).unwrap());
-    assert!(said_over_socket.contains(r#""close":1011,"reason":"s3cr3t-reason""#));
+    assert!(said_over_socket.contains(r#""close":1011,"reason":"s3cr3t-reason of hidden""#));
     // What people and the agent wrote, as is asked for.
     let said = ["content", "prompt", "garbage", "delete", "reason"];
     for content in [plain, said_over_socket] {

@@ -49,7 +49,9 @@ impl Secrets {
         let value = value.trim().to_ascii_lowercase();
         // As some write it in JSON.
         let escaped = value.replace('/', r"\/");
-        for value in [value, escaped] {
+        // Some write what fills up the last group of base64 in JSON as `\u003d`.
+        let unfilled = value.trim_end_matches('=').to_owned();
+        for value in [value, escaped, unfilled] {
             let is_known = SCHEMES.contains(&value.as_str()) || self.values.contains(&value);
             if value.len() >= LEAST && !is_known {
                 self.values.push(value);

@@ -41,7 +41,7 @@ impl Core {
         if sent.iter().any(|id| !session.doubted.contains_key(id)) {
             step.log(
                 Level::Warn,
-                format!("answers may be lost with the stream of {}", name(scope)),
+                format!("the answers to what {} was sent may never come", name(scope)),
             );
         }
         for id in sent {

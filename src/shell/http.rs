@@ -185,11 +185,14 @@ impl Link {
     /// goes with it.
     async fn send(&self, outgoing: Outgoing, speaker: &Speaker) -> Result<Sent, Failure> {
         let credential = outgoing.credential();
+        // The answer may replace them.
+        let cookies = self.clients.cookies();
         let mut sent = outgoing.send(speaker, &self.clients).await?;
         if let Sent::Answered { response, .. } = &mut sent
             && !response.status().is_success()
         {
-            response.extensions_mut().insert(self.secrets(credential.as_ref()));
+            let sent = credential.iter().chain(&cookies);
+            response.extensions_mut().insert(self.secrets(sent));
             if let Some(credential) = credential
                 && response.status() == StatusCode::UNAUTHORIZED
             {
@@ -199,17 +202,19 @@ impl Link {
         Ok(sent)
     }
 
-    /// What a server may repeat of a request with this credential.
-    fn secrets(&self, credential: Option<&HeaderValue>) -> Secrets {
+    /// What a server may repeat of a request that said by these who sends it.
+    fn secrets<'a>(&self, sent: impl Iterator<Item = &'a HeaderValue>) -> Secrets {
         let mut secrets = Secrets::default();
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         secrets.spare(&redacted(&self.remote.url));
-        for value in credential.into_iter().chain(&self.clients.cookies()) {
-            secrets.add(&text(value));
-        }
+        sent.for_each(|value| secrets.add(&text(value)));
+        self.clients.cookies().iter().for_each(|value| secrets.add(&text(value)));
         self.remote.headers.values().for_each(|value| secrets.add_doubtful(&text(value)));
         let query = self.remote.url.query_pairs();
         query.for_each(|(_, value)| secrets.add_doubtful(&value));
+        // And as they were sent.
+        let query = self.remote.url.query().unwrap_or_default().split('&');
+        query.filter_map(|pair| pair.split_once('=')).for_each(|(_, it)| secrets.add_doubtful(it));
         secrets
     }
 
@@ -224,12 +229,12 @@ impl Link {
         self.send(outgoing, &speaker).await?.answer()
     }
 
-    /// Asks for a socket (W1). What comes back is the socket and the name of its connection, or what was
-    /// answered instead.
+    /// Asks for a socket (W1). What comes back is the socket, the name of its connection and what is not to
+    /// be shown of what the server says there, or what was answered instead.
     pub(super) async fn socket(
         &self,
         renew: bool,
-    ) -> Result<Result<(Upgraded, Option<Bytes>), Response>, Failure> {
+    ) -> Result<Result<(Upgraded, Option<Bytes>, Secrets), Response>, Failure> {
         let (sent, key) = self.ask_for_socket(renew).await?;
         upgraded(sent.answer()?, &key).await
     }
@@ -271,11 +276,12 @@ impl Link {
     }
 }
 
-/// What an upgrade was answered with: the socket and the name of its connection, or a refusal.
+/// What an upgrade was answered with: the socket, the name of its connection and the secrets of who
+/// asked for it, or a refusal.
 async fn upgraded(
     response: reqwest::Response,
     key: &Key,
-) -> Result<Result<(Upgraded, Option<Bytes>), Response>, Failure> {
+) -> Result<Result<(Upgraded, Option<Bytes>, Secrets), Response>, Failure> {
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return answer::read(response, limits::ERROR_BODY_BYTES).await.map(Err);
     }
@@ -284,6 +290,7 @@ async fn upgraded(
         let reason = "the answer to the upgrade is not one of WebSocket";
         return Err(Failure::Broken(reason.into()));
     }
+    let secrets = response.extensions().get().cloned().unwrap_or_default();
     let socket = response.upgrade().await?;
-    Ok(Ok((socket, head.connection_id)))
+    Ok(Ok((socket, head.connection_id, secrets)))
 }

@@ -359,7 +359,7 @@ impl Recording {
                 Effect::Abandon(post) => {
                     self.posts.remove(post);
                     self.unreached.remove(&self.name_of_post(*post));
-                    // What was begun goes out all the same, save with the socket that it asks for.
+                    // A play has written it, whether it was begun here or not; save with the socket that it asks for.
                     if let Some(step) = self.unwritten.remove(post)
                         && self.initializing != Some(*post)
                     {

@@ -341,7 +341,8 @@ fn escape(text: &str) -> (usize, bool) {
         (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => (12, false),
         (Some(0xD800..0xE000 | 0x2028 | 0x2029), _) => (6, true),
         (Some(_), _) => (6, false),
-        (None, _) => (2.min(text.len()), false),
+        // The backslash and what follows it; the words of others need not be JSON.
+        (None, _) => (text.chars().take(2).map(char::len_utf8).sum(), false),
     }
 }
 
@@ -398,6 +399,14 @@ mod tests {
             r#"{"error":{"code":"session_reload_required"}}"#,
         ] {
             assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    fn x1_words_that_are_no_json_are_replaced_as_others_are() {
+        for words in ["\\é", "é\\", r"\u12é", r"\ud83d\é"] {
+            let shown = Placeholders::default().of(words, false);
+            assert!(!shown.contains('é'), "{words} {shown}");
         }
     }
 

@@ -238,7 +238,7 @@ impl Link {
         let upgraded = upgraded(response, &key)
             .await
             .map_err(|failure| Lost::Failed { stage: Stage::Upgrade, reason: told(failure) })?;
-        Ok(upgraded.map(|(socket, _)| socket))
+        Ok(upgraded.map(|(socket, ..)| socket))
     }
 
     /// DELETEs a connection.

@@ -70,13 +70,14 @@ impl Opening {
         post: Post,
         queue: &Queue,
     ) -> Result<(Reader, Writer, Response), Outcome> {
-        let (socket, connection_id) = match self.link.socket(post.renew_credential).await? {
+        let (socket, connection_id, secrets) = match self.link.socket(post.renew_credential).await?
+        {
             Ok(opened) => opened,
             Err(response) => return Err(Outcome::Response(response)),
         };
         let (read, write) = split(socket);
         let mut writer = Writer::new(write);
-        let mut reader = Reader::new(read, self.link.limit(), Arc::clone(&queue.controls));
+        let mut reader = Reader::new(read, self.link.limit(), Arc::clone(&queue.controls), secrets);
         writer.message(&post.body, &queue.controls, || {}).await.map_err(broken)?;
         let (body, truncated) = reader.answer(&mut writer).await?;
         let response = Response {

@@ -6,6 +6,7 @@ use super::writer::{Controls, Writer, broken};
 use crate::core::message::{self, Message};
 use crate::core::socket::Close;
 use crate::core::{End, Outcome, StreamEvent, StreamId};
+use crate::secrets::Secrets;
 use crate::wire::websocket::{Decoder, Frame, Item};
 use bytes::{Bytes, BytesMut};
 use reqwest::Upgraded;
@@ -35,13 +36,20 @@ pub(super) struct Reader {
     controls: Arc<Controls>,
     /// What was read and not taken.
     items: Vec<Item>,
+    /// What is not shown of the words with which the server closes (X1).
+    secrets: Secrets,
 }
 
 impl Reader {
     /// One for a new socket. `limit` is the size of the longest message, in bytes.
-    pub(super) fn new(socket: ReadHalf<Upgraded>, limit: usize, controls: Arc<Controls>) -> Self {
+    pub(super) fn new(
+        socket: ReadHalf<Upgraded>,
+        limit: usize,
+        controls: Arc<Controls>,
+        secrets: Secrets,
+    ) -> Self {
         let (block, decoder, items) = (BytesMut::new(), Decoder::new(limit), Vec::new());
-        Self { socket, block, limit, decoder, controls, items }
+        Self { socket, block, limit, decoder, controls, items, secrets }
     }
 
     /// Tells what the server sends until the socket ends.
@@ -99,7 +107,9 @@ impl Reader {
                     self.controls.pong(payload);
                     StreamEvent::Comment
                 }
-                Item::Close(code, reason) => return (events, Some(closed(code, reason))),
+                Item::Close(code, reason) => {
+                    return (events, Some(closed(code, self.secrets.hide(reason))));
+                }
             });
         }
         (events, None)
@@ -123,7 +133,7 @@ impl Reader {
                     }
                     Item::Close(code, reason) => {
                         writer.close(NORMAL).await;
-                        return Err(lost(closed(code, reason)));
+                        return Err(lost(closed(code, self.secrets.hide(reason))));
                     }
                     Item::Text(text) => {
                         bytes += text.len();

@@ -34,6 +34,13 @@ impl Recording {
         }
     }
 
+    /// What was being written to the socket was written.
+    fn all_written(&mut self) {
+        for (_, step) in std::mem::take(&mut self.unwritten) {
+            self.written(Some(step));
+        }
+    }
+
     /// The remote does something on the socket of this name.
     pub(super) fn does(&mut self, name: &str, does: &str) {
         self.input(Channel::Socket, &format!(r#"{{"socket":"{name}",{does}}}"#));
@@ -67,6 +74,10 @@ impl Recording {
         let Some(name) = self.initializing.map(|post| self.name_of_post(post)) else { return };
         let does = match event {
             StreamEvent::Message { data: Some(data), .. } => {
+                if self.refers(data) {
+                    // It came before we heard that what it names was written.
+                    self.all_written();
+                }
                 self.note_unseen(data);
                 self.message_on_socket(data)
             }
@@ -94,9 +105,7 @@ impl Recording {
 
     /// The socket is cut; what was being written to it may have arrived.
     pub(super) fn cut_socket(&mut self, name: &str) {
-        for (_, step) in std::mem::take(&mut self.unwritten) {
-            self.written(Some(step));
-        }
+        self.all_written();
         if self.unnoticed.take().is_some() {
             self.give_a_moment();
         }
