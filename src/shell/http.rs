@@ -181,8 +181,8 @@ impl Link {
         headers.map_err(|reason| Failure::NoCredential(reason.into()))
     }
 
-    /// Sends a request. That its credential is refused is remembered; what must not be shown of a refusal
-    /// goes with it.
+    /// Sends a request. That its credential is refused is remembered; what must not be shown of a refusal,
+    /// or of what is said on a socket, goes with it.
     async fn send(&self, outgoing: Outgoing, speaker: &Speaker) -> Result<Sent, Failure> {
         let credential = outgoing.credential();
         // The answer may replace them.

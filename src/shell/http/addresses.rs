@@ -1,10 +1,11 @@
 //! Decides which address of a name is tried first: the one that answered last. A client gives each its time,
 //! one after the other, for every connection.
 
+use super::clients::lock;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::net::lookup_host;
 
 /// The addresses of names, in the order in which they are to be tried.
@@ -22,8 +23,7 @@ impl Addresses {
 
     /// This one answered.
     pub(super) fn answered(&self, address: SocketAddr) {
-        // No code panics while it holds the lock.
-        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(address.ip());
+        *lock(&self.answered) = Some(address.ip());
     }
 }
 
@@ -32,7 +32,7 @@ impl Resolve for Addresses {
         let (addresses, answered) = (self.lookup.resolve(name), Arc::clone(&self.answered));
         Box::pin(async move {
             let mut addresses: Vec<SocketAddr> = addresses.await?.collect();
-            let first = *answered.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = *lock(&answered);
             addresses.sort_by_key(|address| Some(address.ip()) != first);
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })

@@ -296,7 +296,7 @@ impl Speaker {
 }
 
 /// No code panics while it holds one of these locks; where it did, what they hold is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
