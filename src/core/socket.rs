@@ -49,7 +49,20 @@ pub(super) struct Socket {
     longest_other: usize,
 }
 
+impl End {
+    /// How a socket ended that the remote closed with this code, or with none.
+    pub fn closed(code: Option<u16>, reason: String) -> Self {
+        match code {
+            None | Some(Close::NORMAL) => Self::Clean,
+            Some(code) => Self::Closed(Close { code, reason }),
+        }
+    }
+}
+
 impl Close {
+    /// The code of a close where nothing is wrong (RFC 6455, 7.4.1).
+    pub const NORMAL: u16 = 1000;
+
     /// It refuses the credential: the same one is not tried for ever (W3).
     pub fn refuses(&self) -> bool {
         matches!(self.code, 1008 | 4401..=4403)

@@ -133,6 +133,8 @@ pub struct Request {
     pub taken: bool,
     /// It was answered.
     pub answered: bool,
+    /// It was answered with 101, and is a socket since.
+    pub switched: bool,
     /// It is a GET whose stream or socket is open.
     pub open: bool,
 }
@@ -507,6 +509,7 @@ impl Play<'_> {
         if status == 101 && !request.asks_for_socket() {
             return Err("101 answers a GET with the header `upgrade`: `websocket`".to_owned());
         }
+        request.switched = status == 101;
         let mut headers: Vec<(String, String)> = answer
             .headers
             .iter()
@@ -541,7 +544,13 @@ impl Play<'_> {
             })
         };
         let place = match &on.of {
-            Some(name) => self.named(name)?,
+            Some(name) => {
+                let place = self.named(name)?;
+                if self.stage.board().requests[place].asks_for_socket() {
+                    return Err(format!("the request {name:?} asks for a socket"));
+                }
+                place
+            }
             None => {
                 self.stage.wait(WITHIN, &|board| newest(board).is_some());
                 newest(self.stage.board())
@@ -567,8 +576,8 @@ impl Play<'_> {
 
     fn on_socket(&mut self, name: &str, does: &OnSocket) -> Result<(), String> {
         let place = self.named(name)?;
-        if !self.stage.board().requests[place].asks_for_socket() {
-            return Err(format!("the request {name:?} asks for no socket"));
+        if !self.stage.board().requests[place].switched {
+            return Err(format!("the request {name:?} was not answered with 101"));
         }
         match does {
             OnSocket::Message(message) => {

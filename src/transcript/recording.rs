@@ -15,7 +15,7 @@ use super::redact::{self, Placeholders};
 use crate::core::message::{self, Message};
 use crate::core::requests::OWN_REQUEST;
 use crate::core::roster::{Inquiry, Reply, Ticket};
-use crate::core::socket::Transport;
+use crate::core::socket::{Close, Transport};
 use crate::core::{
     Effect, End, Event, Generation, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
@@ -342,7 +342,10 @@ impl Recording {
                 Effect::Open(open) => self.open(now, open, within),
                 Effect::Delete(connection) if self.half_open.as_ref() == Some(&connection.id) => {}
                 Effect::Delete(_) if self.is_socket => {
-                    self.step(r#""gets":{"frame":"close","code":1000}"#, within);
+                    self.step(
+                        &format!(r#""gets":{{"frame":"close","code":{}}}"#, Close::NORMAL),
+                        within,
+                    );
                 }
                 Effect::Delete(connection) => {
                     self.deletes += 1;

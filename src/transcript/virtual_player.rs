@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::core::error::{self, RUNNING_SESSION, UNKNOWN_SESSION};
 use crate::core::message::{self, Malformed, Message};
 use crate::core::roster::{self, Inquiry, Ticket};
-use crate::core::socket::Transport;
+use crate::core::socket::{Close, Transport};
 use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
@@ -333,7 +333,7 @@ impl VirtualStage {
             Effect::Delete(_) if self.is_socket => {
                 if self.socket().is_some() {
                     self.drop_asked(|asked| matches!(asked, Asked::Socket(_)));
-                    self.hear_on_socket(CLOSE, Bytes::from_static(b"1000"));
+                    self.hear_on_socket(CLOSE, Close::NORMAL.to_string().into());
                 }
                 let closed = Response { status: 204, ..Response::default() };
                 self.events.push_back(Event::Deleted(Outcome::Response(closed)));
@@ -743,6 +743,7 @@ mod tests {
     use crate::core::Epoch;
 
     /// Stands for the core: each step takes the next of these answers.
+    #[derive(Default)]
     pub(super) struct Script {
         steps: VecDeque<Vec<Effect>>,
         pub(super) deadline: Option<Millis>,
@@ -961,6 +962,30 @@ mod tests {
             said(r#"b"new""#, "Generation(2)") && said(r#"b"old""#, "Generation(1)"),
             "{seen:?}"
         );
+    }
+
+    #[test]
+    fn nothing_is_said_on_what_is_no_socket_yet_or_no_stream() {
+        let header = r#"{"transcript":1,"name":"n","rules":["W1"],"flags":["--transport","ws"]}"#;
+        let asked = [r#"{"editor":1}"#, r#"{"gets":{"method":"GET"},"as":"w"}"#];
+        let message = r#"{"socket":"w","message":{"id":1,"result":{}}}"#;
+        let reason = |steps: &[&str]| {
+            let text = [&[header], &asked[..], steps].concat().join("\n");
+            let transcript = Transcript::parse(&text).unwrap();
+            let script = Script { steps: vec![vec![post(1, "1")]].into(), ..Script::default() };
+            let settings = settings(&["--transport=ws".to_owned()]).unwrap();
+            let mut stage = VirtualStage::new(Machine::Script(script), &settings);
+            player::play(&transcript, &mut stage).map_err(|failure| failure.reason)
+        };
+        let opened = r#"{"answers":"w","status":101}"#;
+        let heard = r#"{"gets":{"frame":"text","body":1}}"#;
+        assert_eq!(reason(&[opened, message, heard]), Ok(()));
+        let refused = r#"{"answers":"w","status":404}"#;
+        for steps in [&[message][..], &[refused, message]] {
+            assert!(reason(steps).unwrap_err().contains("was not answered with 101"), "{steps:?}");
+        }
+        let event = r#"{"stream":null,"of":"w","data":"1"}"#;
+        assert!(reason(&[opened, event]).unwrap_err().contains("asks for a socket"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::super::http::{Batch, Link};
 use super::deleted;
 use super::reader::{Ended, Reader};
 use super::writer::{Queue, Writer, broken};
+use crate::core::socket::Close;
 use crate::core::{End, Event, Outcome, Post, Response, StreamEvent, StreamId};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,8 +18,6 @@ use tokio::time::timeout;
 
 /// How long after a failed write, or after our own close, the server may be silent before the end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How we close where nothing is wrong, by RFC 6455.
-pub(super) const NORMAL: u16 = 1000;
 
 /// What the task of a socket needs.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ impl Opening {
         };
         // Where nobody takes events any more, the process is ending. So everywhere below.
         let _ = self.ends.send(Event::Posted(id, Outcome::Response(response)));
-        let Ok(stream) = stream.await else { return writer.close(NORMAL).await };
+        let Ok(stream) = stream.await else { return writer.close(Close::NORMAL).await };
         let mut reading = pin!(reader.run(&stream, &self.batches));
         let (end, code) = tokio::select! {
             ended = &mut reading => ended,

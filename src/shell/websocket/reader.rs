@@ -1,7 +1,6 @@
 //! The half of a socket that is read.
 
 use super::super::http::Batch;
-use super::life::NORMAL;
 use super::writer::{Controls, Writer, broken};
 use crate::core::message::{self, Message};
 use crate::core::socket::Close;
@@ -59,7 +58,7 @@ impl Reader {
             let (mut events, closed) = self.events();
             if let Some(end) = closed {
                 tell(stream, events, batches).await;
-                return (end, Some(NORMAL));
+                return (end, Some(Close::NORMAL));
             }
             if let Some(end) = end {
                 tell(stream, events, batches).await;
@@ -108,7 +107,7 @@ impl Reader {
                     StreamEvent::Comment
                 }
                 Item::Close(code, reason) => {
-                    return (events, Some(closed(code, self.secrets.hide(reason))));
+                    return (events, Some(End::closed(code, self.secrets.hide(reason))));
                 }
             });
         }
@@ -132,8 +131,8 @@ impl Reader {
                         writer.frame(Frame::Pong(&payload)).await.map_err(broken)?;
                     }
                     Item::Close(code, reason) => {
-                        writer.close(NORMAL).await;
-                        return Err(lost(closed(code, self.secrets.hide(reason))));
+                        writer.close(Close::NORMAL).await;
+                        return Err(lost(End::closed(code, self.secrets.hide(reason))));
                     }
                     Item::Text(text) => {
                         bytes += text.len();
@@ -168,12 +167,5 @@ fn lost(end: End) -> Outcome {
         End::Clean => Outcome::Broken("the remote agent closed the socket".to_owned()),
         End::Closed(close) => Outcome::Closed(close),
         End::Broken(reason) => Outcome::Broken(reason),
-    }
-}
-
-fn closed(code: Option<u16>, reason: String) -> End {
-    match code {
-        None | Some(NORMAL) => End::Clean,
-        Some(code) => End::Closed(Close { code, reason }),
     }
 }

@@ -1,7 +1,7 @@
 //! The half of a socket that is written to, and what waits for it.
 
 use super::super::token::random;
-use super::life::NORMAL;
+use crate::core::socket::Close;
 use crate::core::{Event, Outcome, PostId, Response};
 use crate::wire::websocket::{Frame, parts, write};
 use bytes::{Bytes, BytesMut};
@@ -137,7 +137,7 @@ impl Writer {
                         let response = Response { status: 202, ..Response::default() };
                         let _ = ends.send(Event::Posted(id, Outcome::Response(response)));
                     }
-                    Some(Outgoing::Close) | None => return self.frame(Frame::Close(NORMAL)).await,
+                    Some(Outgoing::Close) | None => return self.frame(Frame::Close(Close::NORMAL)).await,
                 },
             }
         }

@@ -93,7 +93,7 @@ impl Recording {
                 self.streams.remove(&id.generation);
                 match end {
                     End::Broken(_) => return self.cut_socket(&name),
-                    End::Clean => r#""close":1000"#.to_owned(),
+                    End::Clean => format!(r#""close":{}"#, Close::NORMAL),
                     End::Closed(close) => self.close(close),
                 }
             }

@@ -2,7 +2,6 @@
 
 use super::CUT;
 use crate::core::message::{self, Message};
-use crate::core::socket::Close;
 use crate::core::{End, Event, Outcome, Post, PostId, Response, StreamEvent, StreamId};
 use crate::wire::websocket;
 use bytes::Bytes;
@@ -42,10 +41,7 @@ impl Socket {
     fn event(&mut self, item: websocket::Item) -> Option<Event> {
         use websocket::Item;
         match (self.opener, item) {
-            (_, Item::Close(code, reason)) => self.ended(match code {
-                None | Some(1000) => End::Clean,
-                Some(code) => End::Closed(Close { code, reason }),
-            }),
+            (_, Item::Close(code, reason)) => self.ended(End::closed(code, reason)),
             (Some(_), Item::Text(text))
                 if matches!(message::read(&text), Ok(Message::Answer { .. })) =>
             {
