@@ -84,6 +84,8 @@ pub struct Checks {
     taken: BTreeMap<u64, u32>,
     /// What the editor was told did not reach the remote.
     untaken: BTreeSet<u64>,
+    /// The newest cancel of the editor, by session.
+    cancels: BTreeMap<String, u64>,
     /// The line that must be refused at once, by id and code.
     refusal: Option<(String, i64)>,
     /// Which messages of the remote the editor has seen.
@@ -167,6 +169,9 @@ impl Checks {
 
     /// The editor writes a notification or an answer.
     pub fn wrote(&mut self, number: u64, line: &str) {
+        const CANCEL: &str = r#""method":"session/cancel","params":{"sessionId":""#;
+        let cancelled = line.split_once(CANCEL).and_then(|(_, rest)| rest.split('"').next());
+        self.cancels.extend(cancelled.map(|session| (session.to_owned(), number)));
         self.lines.insert(number, line.to_owned());
     }
 
@@ -433,6 +438,10 @@ impl Checks {
             self.untaken.insert(request.number);
             return Seen::Answer { request, result: None };
         };
+        let cancel = request.session.as_ref().and_then(|session| self.cancels.get(session));
+        if code == -32800 && cancel.is_none_or(|cancel| *cancel < request.number) {
+            self.fail("R10", format!("nobody has cancelled this: {text}"));
+        }
         self.complaints.push((now, request.session.clone()));
         self.complaints.push((now, None));
         let taken = self.taken.get(&request.number).copied().unwrap_or_default();
@@ -469,6 +478,11 @@ impl Checks {
     pub fn posts(&mut self, now: u64, session: Option<&str>, posted: &Body<'_>) -> Option<String> {
         let id = posted.id();
         if posted.method.is_none() || self.is_of_the_editor(posted) {
+            let is_open = |number| self.open.get(id).is_some_and(|it| it.number == number);
+            let is_request = posted.method.is_some() && posted.id.is_some();
+            if is_request && !posted.number.is_some_and(is_open) {
+                self.fail("I2", format!("posted, and the editor has its answer: {id}"));
+            }
             return None;
         }
         if self.open.contains_key(id) {

@@ -16,12 +16,9 @@ impl Core {
         let was_attached = session.attached;
         step.log(Level::Warn, failure.message.as_str());
         session.stream.start_over();
-        session.is_running = false;
-        session.doubted.clear();
         session.held.clear();
         self.close_stream(scope, step);
-        self.discard_answers(scope);
-        self.withdraw(scope, None, step);
+        self.forget_turn(scope, step);
         self.fail_sent_of(scope, &failure, step);
         let Some(session) = self.sessions.get(scope) else { return };
         if matches!(session.standing, Standing::Restoring(_)) {
@@ -32,6 +29,17 @@ impl Core {
             self.begin_restore(scope, failure, step);
         } else {
             self.stand_failed(scope, failure, step);
+        }
+    }
+
+    /// The agent has lost a session, and with it what it asked and what it was doing, of which from
+    /// version 2 on no request may be open that could fail (V11).
+    pub(super) fn forget_turn(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.discard_answers(scope);
+        self.withdraw(scope, None, step);
+        let (Some(id), Some(session)) = (scope, self.sessions.get_mut(scope)) else { return };
+        if std::mem::take(&mut session.is_running) {
+            self.tell_gap(id, "The agent lost this session in the middle of a turn; the rest of its output may be missing.", step);
         }
     }
 

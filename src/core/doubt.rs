@@ -4,7 +4,7 @@
 use super::error::{Delivery, Failure, Kind};
 use super::message::RequestId;
 use super::methods::Method;
-use super::session::{Scope, StreamState};
+use super::session::{Scope, Session, StreamState};
 use super::timers::Timer;
 use super::{Core, End, Level, Millis, Step, limits, name};
 
@@ -47,23 +47,31 @@ impl Core {
         for id in sent {
             session.doubted.entry(id).or_insert(step.now);
         }
-        if session.cancelled.is_some() {
-            self.expect_confirmation(scope, step);
-        }
-        self.expect_answers(scope);
+        self.expect_answers(scope, step);
     }
 
-    /// Arms what ends the doubt, whatever comes (R10).
-    fn expect_answers(&mut self, scope: &Scope) {
+    /// Arms what ends the doubt, whatever comes: silence, or a cancel that is not confirmed, which neither a
+    /// stream that breaks again and again nor an editor that cancels again puts off (R10).
+    fn expect_answers(&mut self, scope: &Scope, step: &Step<'_>) {
         let Some(session) = self.sessions.get(scope) else { return };
+        let (orphan, confirm) = (Timer::Orphan(scope.clone()), Timer::Confirm(scope.clone()));
         match session.doubted.values().min() {
-            Some(since) => {
-                let until = since.plus(self.settings.orphan_timeout);
-                self.timers.arm(Timer::Orphan(scope.clone()), until);
-            }
-            None => {
-                self.timers.disarm(&Timer::Orphan(scope.clone()));
-                self.timers.disarm(&Timer::Confirm(scope.clone()));
+            Some(since) => self.timers.arm(orphan, since.plus(self.settings.orphan_timeout)),
+            None => self.timers.disarm(&orphan),
+        }
+        if !session.doubted.keys().any(|id| session.cancelled.contains(id)) {
+            self.timers.disarm(&confirm);
+        } else if !self.timers.is_armed(&confirm) {
+            self.timers.arm(confirm, step.now.plus(limits::CANCEL_GRACE));
+        }
+    }
+
+    /// A request is answered, or was not taken.
+    pub(super) fn end_doubt(&mut self, id: &RequestId, scope: &Scope, step: &Step<'_>) {
+        for scope in [scope, &None] {
+            let Some(session) = self.sessions.get_mut(scope) else { continue };
+            if session.doubted.remove(id).is_some() {
+                self.expect_answers(scope, step);
             }
         }
     }
@@ -113,7 +121,7 @@ impl Core {
             *since = step.now;
             self.ledger.is_open(id)
         });
-        self.expect_answers(scope);
+        self.expect_answers(scope, step);
     }
 
     /// The stream was silent for so long that no answer is expected any more.
@@ -122,7 +130,7 @@ impl Core {
         let timeout = self.settings.orphan_timeout;
         let is_over = |_: &RequestId, since: &mut Millis| since.plus(timeout) <= step.now;
         let over: Vec<_> = session.doubted.extract_if(.., is_over).map(|(id, _)| id).collect();
-        self.expect_answers(scope);
+        self.expect_answers(scope, step);
         let closes = over.iter().filter_map(|id| self.ledger.place_of(id));
         let closes = closes.filter(|(method, _)| *method == Method::EndSession);
         let may_be_closed: Vec<_> = closes.map(|(_, session)| session.clone()).collect();
@@ -135,31 +143,20 @@ impl Core {
     }
 
     /// The editor cancels a session's turn.
-    pub(super) fn cancelled(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    pub(super) fn cancelled(&mut self, scope: &Scope, step: &Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        session.cancelled = Some(step.now);
-        if !session.doubted.is_empty() {
-            self.expect_confirmation(scope, step);
-        }
-    }
-
-    /// Neither a stream that breaks again and again nor an editor that cancels again puts it off.
-    fn expect_confirmation(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let timer = Timer::Confirm(scope.clone());
-        if !self.timers.is_armed(&timer) {
-            self.timers.arm(timer, step.now.plus(limits::CANCEL_GRACE));
-        }
+        session.cancelled.extend(self.ledger.prompts(scope.as_ref()));
+        self.expect_answers(scope, step);
     }
 
     /// The agent did not confirm a cancel, or its confirmation was lost: the prompt is answered so.
     /// A success is never invented (R10).
     pub(super) fn give_up_cancelled(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let is_prompt = |id: &RequestId, _: &mut Millis| {
-            self.ledger.request(id).is_some_and(|request| request.method == Method::Prompt)
-        };
-        let prompts: Vec<_> = session.doubted.extract_if(.., is_prompt).map(|(id, _)| id).collect();
-        self.expect_answers(scope);
+        let Session { doubted, cancelled, .. } = session;
+        let is_cancelled = |id: &RequestId, _: &mut Millis| cancelled.contains(id);
+        let prompts: Vec<_> = doubted.extract_if(.., is_cancelled).map(|(id, _)| id).collect();
+        self.expect_answers(scope, step);
         let reason = "the turn was cancelled while the stream was broken; \
                       the agent did not confirm that it stopped";
         let failure = Failure::new(Kind::StreamLost, Delivery::Unknown, reason);

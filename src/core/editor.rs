@@ -105,9 +105,6 @@ impl Core {
     /// What a request changes before it is posted.
     fn prepare(&mut self, scope: &Scope, method: Method, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        if method == Method::Prompt {
-            session.cancelled = None;
-        }
         if method.mends() {
             // What is replayed from here on is for the editor.
             session.late_load = None;

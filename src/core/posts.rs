@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
+use super::requests::OpenRequest;
 use super::session::{LaneName, Queued, Renewal, Scope, Standing, StreamState, Waiter};
 use super::socket::Transport;
 use super::timers::Timer;
@@ -117,13 +118,15 @@ impl Core {
     fn is_given_up(&self, waiter: &Waiter) -> bool {
         match waiter {
             Waiter::Own(id) => !self.own.contains_key(id),
+            // It was withdrawn, or its session failed (C4).
+            Waiter::Question(number) => self.ledger.question(*number).is_none(),
             waiter => *waiter == Waiter::Settled,
         }
     }
 
     /// A request was answered before its POST was: whatever becomes of the message concerns nobody
     /// any more, least of all a later request with the same id.
-    pub(super) fn disown(&mut self, scope: &Scope, id: &RequestId) {
+    fn disown(&mut self, scope: &Scope, id: &RequestId) {
         let is_its = |message: &Queued| matches!(&message.waiter, Waiter::Editor(own) if own == id);
         for posting in self.posts.values_mut() {
             if let Posting::Message(_, _, message) = posting
@@ -178,18 +181,29 @@ impl Core {
             renew_credential: message.renewal.take(),
             body: message.body.clone(),
         }));
-        self.note_sent(&message, true);
+        self.note_sent(&message);
         self.posts.insert(id, Posting::Message(scope.clone(), lane, message));
         self.timers.arm(Timer::Unanswered(id), step.now.plus(self.settings.post_timeout));
     }
 
-    /// A message is posted, or waits once more: so does its request.
-    fn note_sent(&mut self, message: &Queued, sent: bool) {
+    /// A message is posted, and so is its request.
+    fn note_sent(&mut self, message: &Queued) {
         if let Waiter::Editor(id) = &message.waiter
             && let Some(request) = self.ledger.request(id)
         {
-            request.sent = sent;
+            request.sent = true;
             request.length = message.body.len();
+        }
+    }
+
+    /// A message was not taken, and waits once more: its request is in no doubt.
+    fn note_untaken(&mut self, message: &Queued, step: &Step<'_>) {
+        if let Waiter::Editor(id) = &message.waiter
+            && let Some(request) = self.ledger.request(id)
+        {
+            request.sent = false;
+            let scope = request.session.clone();
+            self.end_doubt(id, &scope, step);
         }
     }
 
@@ -298,18 +312,29 @@ impl Core {
 
     /// Answers an open request with an error. One that was answered already stays so (P2).
     pub(super) fn fail(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
-        if let Some(request) = self.ledger.close(id) {
-            self.forget_request(id, &request.session);
+        if let Some(request) = self.close_request(id, step) {
             step.line(failure.answer(&request.id, request.session.as_ref()));
             self.retire_if_idle(&request.session, step);
         }
     }
 
+    /// Takes out an open request, which gets its one answer now: nothing of it is sent any more, whatever
+    /// becomes of its POST.
+    pub(super) fn close_request(&mut self, id: &RequestId, step: &Step<'_>) -> Option<OpenRequest> {
+        let request = self.ledger.close(id)?;
+        self.forget_request(id, &request.session, step);
+        if !request.accepted {
+            self.disown(&request.session, id);
+        }
+        Some(request)
+    }
+
     /// A request has its answer: a later one under the same id is another.
-    pub(super) fn forget_request(&mut self, id: &RequestId, scope: &Scope) {
+    pub(super) fn forget_request(&mut self, id: &RequestId, scope: &Scope, step: &Step<'_>) {
+        self.end_doubt(id, scope, step);
         for scope in [scope, &None] {
             let Some(session) = self.sessions.get_mut(scope) else { continue };
-            session.doubted.remove(id);
+            session.cancelled.remove(id);
             session.held.retain(|held| held.request != *id);
         }
     }
@@ -419,7 +444,7 @@ impl Core {
             LaneName::Messages if message.retried => self.fail_message(&message, &failure, step),
             LaneName::Messages => {
                 self.queued_bytes += message.body.len();
-                self.note_sent(&message, false);
+                self.note_untaken(&message, step);
                 let session = self.sessions.entry(scope.clone()).or_default();
                 session.messages.queue.push_front(Queued { retried: true, ..message });
             }
@@ -441,7 +466,7 @@ impl Core {
         trouble: (Kind, String),
         step: &mut Step<'_>,
     ) {
-        self.note_sent(&message, false);
+        self.note_untaken(&message, step);
         let session = self.sessions.entry(scope.clone()).or_default();
         let waiting = session.lane(lane);
         let delay = match again {
@@ -596,24 +621,25 @@ pub(super) fn is_json(response: &Response) -> bool {
 
 /// Whether a 400 says that it is the connection which is wrong, and not the message.
 pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
-    const WRONG: [&str; 12] = [
-        "unknown",
-        "not found",
-        "no such",
-        "not exist",
-        "invalid",
-        "missing",
-        "required",
-        "expired",
-        "closed",
-        "lost",
-        "gone",
-        "not initialized",
-    ];
+    const BEFORE: [&str; 6] = ["unknown", "such", "invalid", "missing", "expired", "closed"];
+    const AFTER: [&str; 9] =
+        ["unknown", "not", "invalid", "missing", "required", "expired", "closed", "lost", "gone"];
+    // So many words may stand between: "connection c1 does not exist".
+    const NEAR: usize = 3;
     let body = String::from_utf8_lossy(&response.body).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| body.contains(words));
+    // "invalid database connection string" is about another one.
+    let is_wrong = |clause: &str| {
+        let words = clause.split(|it: char| !it.is_alphanumeric() && !"-_".contains(it));
+        let words: Vec<&str> = words.filter(|word| !matches!(*word, "" | "acp")).collect();
+        (0..words.len()).filter(|at| words[*at] == "connection").any(|at| {
+            let after = &words[at + 1..words.len().min(at + 1 + NEAR)];
+            at > 0 && BEFORE.contains(&words[at - 1])
+                || after.iter().any(|word| AFTER.contains(word))
+        })
+    };
     says(&["connection-id", "connection id", "connectionid", "not initialized", "uninitialized"])
-        || body.contains("connection") && says(&WRONG)
+        || body.split([',', ';']).any(is_wrong)
 }
 
 /// A refusal that says that the connection, or the session, is gone. Says whether the agent answered

@@ -227,14 +227,15 @@ impl Core {
         }
     }
 
-    /// The question cannot be asked: what waits for its answer fails, and a message that comes later
-    /// asks again (L12).
+    /// The question cannot be asked: what waits for its answer fails, what was sent is in doubt, and a
+    /// message that comes later asks again (L12).
     fn cannot_ask(&mut self, failure: &Failure, step: &mut Step<'_>) {
         self.probe = None;
         self.timers.disarm(&Timer::Probe);
         step.log(Level::Error, failure.message.as_str());
         for (scope, _) in self.suspects() {
             self.fail_waiting(&scope, failure, step);
+            self.doubt_sent(&scope, step);
         }
     }
 
@@ -278,9 +279,9 @@ impl Core {
         for (scope, failure) in self.suspects() {
             let Some(session) = self.sessions.get_mut(&scope) else { continue };
             if session.attached {
-                session.is_running = false;
                 step.log(Level::Warn, format!("{} is lost from its connection", name(&scope)));
                 self.close_stream(&scope, step);
+                self.forget_turn(&scope, step);
                 self.fail_sent_of(&scope, &lost(&scope), step);
                 self.begin_restore(&scope, lost(&scope), step);
             } else {

@@ -50,6 +50,13 @@ pub(super) enum Stopped {
     ForGood(Failure),
 }
 
+impl Down {
+    /// Whether it is not replaced, whatever asks.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.stopped, Some(Stopped::ForGood(_)))
+    }
+}
+
 impl Core {
     /// The connection is gone. What may have reached the agent fails; what did not waits for the
     /// next connection (V5).
@@ -85,6 +92,7 @@ impl Core {
             self.queued_bytes -= session.forget_connection();
         }
         self.drop_suspects(step);
+        self.withdraw_hopeless(step);
         if let Some(failure) = refused {
             return self.stop_reconnecting(failure, step);
         }
@@ -131,8 +139,10 @@ impl Core {
             self.settle_now(&held.request, &held.answer, held.is_error, step);
         }
         let sent = self.ledger.sent();
-        let broken_turns: BTreeSet<_> =
-            sent.iter().filter_map(|id| self.ledger.turn_of(id)).collect();
+        // From version 2 on a turn goes on when its prompt is answered.
+        let running = self.sessions.iter().filter(|(_, session)| session.is_running);
+        let mut broken_turns: BTreeSet<_> = running.filter_map(|(id, _)| id.clone()).collect();
+        broken_turns.extend(sent.iter().filter_map(|id| self.ledger.turn_of(id)));
         for session in broken_turns {
             self.tell_gap(&session, "The connection to the agent was lost in the middle of this turn; the rest of its output may be missing.", step);
         }
@@ -257,6 +267,7 @@ impl Core {
             if let Link::Down(down) = &mut self.link {
                 down.stopped = Some(Stopped::ForGood(failure.clone()));
             }
+            self.withdraw_hopeless(step);
             step.out.push(Effect::Delete(connection));
             return self.fail_all_waiting(&failure, step);
         }
@@ -340,7 +351,7 @@ impl Session {
         self.attached = false;
         self.is_running = false;
         self.doubted.clear();
-        self.cancelled = None;
+        self.cancelled.clear();
         self.suspected = None;
         self.stale_replay = false;
         self.late_load = None;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::editor::is_header_value;
 use super::error::{Delivery, Failure, Kind};
+use super::link::Link;
 use super::message::{self, Id, Message, Params, RequestId};
 use super::methods::{self, Method};
 use super::requests::{Asked, OpenRequest};
@@ -152,15 +153,11 @@ impl Core {
         if let Some(own) = self.forget_own(id) {
             return self.own_answered(&own, id, answer, is_error, step);
         }
-        let Some(request) = self.ledger.close(id) else {
+        let Some(request) = self.close_request(id, step) else {
             self.replay_is_over(id);
             return step
                 .log(Level::Warn, "dropped an answer of the remote agent that nobody waits for");
         };
-        self.forget_request(id, &request.session);
-        if !request.accepted {
-            self.disown(&request.session, id);
-        }
         step.line(message::as_line(answer.clone()));
         self.roster.note_message(&request.session, step.now);
         if !is_error {
@@ -294,6 +291,20 @@ impl Core {
         self.timers.disarm(&Timer::Question(scope.clone()));
         for id in self.ledger.withdraw(scope.as_ref(), except) {
             step.line(Bytes::from(methods::cancel_request(&id)));
+        }
+    }
+
+    /// Withdraws the questions that no agent will ask again: those of sessions that the next connection
+    /// does not have restored (V6).
+    pub(super) fn withdraw_hopeless(&mut self, step: &mut Step<'_>) {
+        let is_over = matches!(&self.link, Link::Down(down) if down.is_over());
+        for scope in self.ledger.asking_scopes() {
+            let session = self.sessions.get(&scope);
+            let is_restored =
+                session.is_some_and(|it| matches!(it.standing, Standing::Restoring(_)));
+            if is_over || scope.is_some() && !is_restored {
+                self.withdraw(&scope, None, step);
+            }
         }
     }
 

@@ -241,6 +241,11 @@ impl Ledger {
             .collect()
     }
 
+    /// The sessions that have questions of the agent, answered or not.
+    pub fn asking_scopes(&self) -> BTreeSet<Option<SessionId>> {
+        self.questions.values().map(|question| question.session.clone()).collect()
+    }
+
     /// Whether no request of the editor is open.
     pub fn is_idle(&self) -> bool {
         self.requests.is_empty()

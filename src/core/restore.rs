@@ -276,7 +276,7 @@ impl Core {
     /// The answer to a restore may be lost: it is asked for again in a moment.
     pub(super) fn restore_again(&mut self, id: &RequestId, step: &mut Step<'_>) {
         let Some(Own::Restore(scope)) = self.forget_own(id) else { return };
-        self.forget_request(id, &scope);
+        self.forget_request(id, &scope, step);
         let Some(restore) = self.restore_of(&scope, id) else { return };
         restore.broken += 1;
         restore.request = None;

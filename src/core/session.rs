@@ -29,8 +29,8 @@ pub struct Session {
     pub mended: Mended,
     /// The agent reported that it works, and nothing since that it does not (T3).
     pub is_running: bool,
-    /// When the editor last cancelled its turn, until the next prompt.
-    pub cancelled: Option<Millis>,
+    /// The open prompts that the editor has cancelled.
+    pub cancelled: BTreeSet<RequestId>,
     /// Requests whose answer may have been lost with a broken stream (R9), and since when nothing
     /// came that might still be it.
     pub doubted: BTreeMap<RequestId, Millis>,

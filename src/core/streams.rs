@@ -312,13 +312,14 @@ impl Core {
         if may_be_unknown && Self::first_mends(&self.ledger, &session.messages) {
             // The request that attaches the session waits: it goes first, and nothing of the old
             // stream counts for the next (R1, C3). What was sent before has little hope.
-            if session.attached {
+            let was_attached = session.attached;
+            session.detach();
+            session.stream.start_over();
+            if was_attached {
                 let who = name(scope);
                 step.log(Level::Warn, format!("the remote agent does not have {who} any more"));
+                self.forget_turn(scope, step);
             }
-            session.detach();
-            session.is_running = false;
-            session.stream.start_over();
             self.doubt_sent(scope, step);
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };

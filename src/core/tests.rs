@@ -9,6 +9,7 @@ use super::methods::Offers;
 use super::*;
 
 mod socket;
+mod turns;
 
 /// A core and what it did, one line an effect.
 struct World {
