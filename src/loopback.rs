@@ -251,12 +251,15 @@ async fn body(mut answer: Response, limit: usize) -> Result<Vec<u8>, String> {
 }
 
 /// Whether there is a process of this id. Where that cannot be found out there may be.
+#[cfg(unix)]
 fn is_alive(pid: u32) -> bool {
-    #[cfg(unix)]
-    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-        use rustix::io::Errno;
-        return rustix::process::test_kill_process(pid) != Err(Errno::SRCH);
-    }
+    use rustix::process::{Pid, test_kill_process};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+#[cfg(not(unix))]
+fn is_alive(_: u32) -> bool {
     true
 }
 

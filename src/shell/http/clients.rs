@@ -27,6 +27,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_TRIES: u32 = 3;
 /// How long what was sent may stay unacknowledged.
+#[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// How often HTTP/2 asks whether the other end is there, and how long it waits for the answer.
 const PING: Duration = Duration::from_secs(15);
