@@ -31,7 +31,7 @@ impl Core {
     pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let mut sent = self.ledger.sent_of(scope.as_ref());
         if scope.is_none() {
-            // Their answers come on either stream (R1).
+            // Their answers come on either stream (R1), over a socket all do.
             sent.extend(self.sent_on_either());
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };
@@ -95,7 +95,8 @@ impl Core {
         let is_attached = |scope: &Scope| self.sessions.get(scope).is_some_and(|it| it.attached);
         let is_either = |id: &RequestId| {
             self.ledger.place_of(id).is_some_and(|(method, scope)| {
-                method.mends() || method == Method::EndSession || !is_attached(scope)
+                let is_fixed = !method.mends() && method != Method::EndSession;
+                self.is_socket() || !is_fixed || !is_attached(scope)
             })
         };
         self.ledger.sent().into_iter().filter(is_either).collect()

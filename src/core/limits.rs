@@ -53,6 +53,8 @@ pub const SUSPECT: Millis = Millis(5_000);
 pub const SEEN_EVENTS: usize = 1_024;
 /// Silence is not death before this, whatever the heartbeats (L11).
 pub const SILENCE_LEAST: Millis = Millis(10_000);
+/// How long after a sleep what had come before it is read (L11).
+pub const WAKING: Millis = Millis(250);
 /// Heartbeats that are learnt from (L11).
 pub const HEARTBEATS: usize = 3;
 

@@ -237,6 +237,7 @@ impl Core {
             Timer::Probe => self.ask_connection(step),
             Timer::Replaced => self.give_up_replaced(step),
             Timer::Silent(scope) => self.silent(&scope, step),
+            Timer::Woken => self.doubt_streams(step),
             Timer::Ping => self.ping(step),
             // What is due is found in `go_on_leaving`.
             Timer::Shutdown => {}
@@ -408,6 +409,8 @@ pub enum StreamEvent {
     TooLarge,
     /// A comment, or whatever else is a sign of life and no message.
     Comment,
+    /// Some of an event came, and not its end.
+    Progress,
     /// The server asks for this delay before a reconnect.
     Retry(Millis),
     /// The stream ended.

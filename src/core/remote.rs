@@ -66,13 +66,16 @@ impl Core {
                 self.numbers_answers |= is_numbered;
                 self.settle(&id.key(), &data, is_error, scope, step);
             }
-            Err(_) => step.log(
-                Level::Warn,
-                format!(
-                    "dropped an event that is no JSON-RPC message, on the stream of {}",
-                    name(scope)
-                ),
-            ),
+            Err(_) => {
+                let who = name(scope);
+                let what =
+                    format!("dropped an event that is no JSON-RPC message, on the stream of {who}");
+                step.log(Level::Warn, what);
+                // It was to be a message, where it begins as one.
+                if data.trim_ascii_start().starts_with(b"{") {
+                    self.dropped(scope, step);
+                }
+            }
         }
     }
 

@@ -1,16 +1,17 @@
-//! Keeps a replay and the answer that closes it in order (R12), and holds back the replay of our
-//! own restore (V3).
+//! Keeps an answer behind what came before it on another stream (I4), the more so a replay that it
+//! closes (R12), and holds back the replay of our own restore (V3).
 
 use bytes::Bytes;
 
 use super::message::RequestId;
+use super::methods::Method;
 use super::restore::Way;
 use super::session::{Held, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
 use super::{Core, Millis, Step, limits};
 
 impl Core {
-    /// Whether an answer closes a replay that may still be on its way on another stream.
+    /// Whether an answer closes what may still be on its way on another stream: a replay, or a turn.
     pub(super) fn closes_replay(
         &mut self,
         id: &RequestId,
@@ -21,7 +22,8 @@ impl Core {
             Some(own) => own.restores()?.clone(),
             None => {
                 let request = self.ledger.request(id)?;
-                request.replays.then(|| request.session.clone())?
+                let closes = request.replays || request.method == Method::Prompt;
+                closes.then(|| request.session.clone())?
             }
         };
         let session = self.sessions.get(&scope)?;

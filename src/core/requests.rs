@@ -26,6 +26,8 @@ pub struct Ledger {
     prompts: BTreeMap<SessionId, usize>,
     questions: BTreeMap<u64, Question>,
     asked: u64,
+    /// How many of them were asked before the present connection, and which that is.
+    asked_before: (u64, Epoch),
 }
 
 /// A request of the editor that has no answer yet.
@@ -267,7 +269,10 @@ impl Ledger {
         epoch: Epoch,
     ) -> Asked {
         let asks = Asks { method: method.into(), params };
-        let kept = self.questions.iter_mut().find(|(_, question)| {
+        if self.asked_before.1 != epoch {
+            self.asked_before = (self.asked, epoch);
+        }
+        let kept = self.questions.range_mut(..=self.asked_before.0).find(|(_, question)| {
             question.epoch != epoch
                 && question.session == session
                 && question.asks == asks

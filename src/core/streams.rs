@@ -77,7 +77,9 @@ impl Core {
                     Level::Warn,
                     format!("dropped a message longer than {limit} bytes (--max-message-bytes)"),
                 );
+                self.dropped(scope, step);
             }
+            StreamEvent::Progress => self.progress(scope, step),
             StreamEvent::Comment => self.beat(scope, step),
             StreamEvent::Retry(floor) => {
                 if let Some(session) = self.sessions.get_mut(scope) {
@@ -188,6 +190,28 @@ impl Core {
         self.watch(scope);
     }
 
+    /// A message could not be read: it may have been an answer (I10, I19).
+    pub(super) fn dropped(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.doubt_sent(scope, step);
+        if let Some(id) = scope {
+            self.tell_gap(
+                id,
+                "One of the agent's messages could not be read and is missing here.",
+                step,
+            );
+        }
+    }
+
+    /// Some of a message came: its stream lives, and is not quiet.
+    fn progress(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.pulse.event(step.now);
+        }
+        self.not_quiet(scope, step);
+        self.heard(scope, step);
+        self.watch(scope);
+    }
+
     /// A sign of life came that says nothing else.
     pub(super) fn beat(&mut self, scope: &Scope, step: &Step<'_>) {
         if let Some(session) = self.sessions.get_mut(scope) {
@@ -244,12 +268,24 @@ impl Core {
         self.cut(scope, "it fell silent", step);
     }
 
-    /// The machine slept: nobody knows which stream still lives (L11).
+    /// The machine slept, or this process alone stood still: nobody knows which stream still lives (L11).
+    /// What had come before is there to be read, and would be lost with the streams.
     pub(super) fn woke(&mut self, step: &mut Step<'_>) {
         step.log(Level::Info, "the machine slept: what was open may be dead");
-        self.reopen_all("the machine slept", step);
-        if matches!(self.link, Link::Down(_)) {
-            self.reconnect(step);
+        match self.link {
+            Link::Down(_) => self.reconnect(step),
+            // It is only asked.
+            _ if self.is_socket() => self.test_socket(step),
+            _ => self.timers.arm(Timer::Woken, step.now.plus(limits::WAKING)),
+        }
+    }
+
+    /// What had come before the sleep is read.
+    pub(super) fn doubt_streams(&mut self, step: &mut Step<'_>) {
+        match self.deaf_since {
+            // Or not yet.
+            Some(_) => self.timers.arm(Timer::Woken, step.now.plus(limits::WAKING)),
+            None => self.reopen_all("the machine slept", step),
         }
     }
 

@@ -416,9 +416,76 @@ fn r2_a_replaced_stream_delivers_nothing() {
 }
 
 #[test]
-fn l11_ks17_after_a_sleep_every_stream_is_opened_again_at_once() {
+fn l11_ks17_after_a_sleep_every_stream_is_opened_again_once_what_had_come_is_read() {
     let mut world = World::with_session();
-    assert_eq!(world.step(Event::Woke), "close 0\nopen 2 -\nclose 1\nopen 3 s\n");
+    assert_eq!(world.step(Event::Woke), "");
+    world.step(Event::Listening(false));
+    assert_eq!(world.pass(1_100), "", "the editor does not read yet");
+    world.step(Event::Listening(true));
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(1, update), format!("line {update}\n"));
+    let told = world.pass(250).replace("1250: ", "");
+    assert_eq!(told, "close 0\nopen 2 -\nclose 1\nopen 3 s\n");
+}
+
+#[test]
+fn l11_an_event_that_is_still_on_its_way_keeps_its_stream_and_teaches_no_heartbeat() {
+    let mut world = World::with_session();
+    for _ in 0..3 {
+        world.on(1, StreamEvent::Comment);
+        world.pass(500);
+    }
+    for _ in 0..200 {
+        world.on(1, StreamEvent::Progress);
+        assert_eq!(world.pass(300), "");
+    }
+    assert_eq!(world.pass(9_700), "69700: close 1\n69700: open 2 s\n".replace("69700", "71200"));
+}
+
+#[test]
+fn r12_an_event_that_is_still_on_its_way_is_no_silence() {
+    let mut world = World::with_session();
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#);
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":null}"#;
+    world.says(0, answer);
+    for _ in 0..20 {
+        assert_eq!(world.pass(40), "");
+        world.on(1, StreamEvent::Progress);
+    }
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(1, update), format!("line {update}\n"));
+    assert_eq!(world.pass(50), format!("850: line {answer}\n"));
+}
+
+#[test]
+fn i4_the_answer_to_a_prompt_in_the_body_of_its_post_waits_for_what_came_before_it() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+    assert_eq!(world.answer(2, json(200, answer)), "");
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(1, update), format!("line {update}\n"));
+    assert_eq!(world.pass(50), format!("50: line {answer}\n"));
+}
+
+#[test]
+fn i19_a_message_that_could_not_be_read_may_have_been_an_answer() {
+    let broken = |text: &'static [u8]| StreamEvent::Message {
+        data: Some(Bytes::from_static(text)),
+        id: None,
+    };
+    for (event, is_a_loss) in [
+        (StreamEvent::TooLarge, true),
+        (broken(b" {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":\"\xff\"}"), true),
+        (broken(b"keepalive"), false),
+    ] {
+        let mut world = World::with_session();
+        world.line(PROMPT);
+        world.answer(2, response(202));
+        let told = world.on(1, event) + &world.pass(600_000);
+        assert_eq!(told.contains("could not be read"), is_a_loss, "{told}");
+        assert_eq!(told.contains("\"kind\":\"stream_lost\""), is_a_loss, "{told}");
+    }
 }
 
 #[test]
@@ -638,7 +705,8 @@ fn r8_a_question_that_is_refused_for_the_credential_is_asked_with_a_new_one_and_
 #[test]
 fn l11_after_a_sleep_the_question_is_asked_anew() {
     let mut world = asked_whether_it_lives();
-    let told = world.step(Event::Woke);
+    world.step(Event::Woke);
+    let told = world.pass(250);
     assert!(told.contains("close 3") && told.contains("open 4 -"), "{told}");
     let told = world.on(3, StreamEvent::Ended(End::Clean)) + &world.opened(4);
     assert!(!told.contains("open 5 -"), "the stream asks, too: {told}");

@@ -38,6 +38,8 @@ pub enum Timer {
     Replaced,
     /// A stream may have died in silence (L11).
     Silent(Scope),
+    /// What had come before the machine slept is read (L11).
+    Woken,
     /// The socket is asked whether it lives (W3).
     Ping,
     /// A step of the shutdown is due (S7).

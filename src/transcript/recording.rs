@@ -607,7 +607,7 @@ impl Recording {
                     }
                 }
             }
-            StreamEvent::Comment => return,
+            StreamEvent::Comment | StreamEvent::Progress => return,
             StreamEvent::Retry(Millis(delay)) => format!(r#""raw":"retry: {delay}\n\n""#),
             StreamEvent::TooLarge => {
                 self.input(channel, &format!(r#"{{{on},"raw":"data: "}}"#));

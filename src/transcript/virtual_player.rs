@@ -519,6 +519,9 @@ impl Stage for VirtualStage {
         } else if let Asked::Stream(stream, decoder) = &mut self.asked[request] {
             let mut items = Vec::new();
             decoder.push(bytes, &mut items);
+            if items.is_empty() {
+                self.events.push_back(Event::Stream(stream.clone(), StreamEvent::Progress));
+            }
             self.events.extend(items.into_iter().map(|item| {
                 let event = match item {
                     Item::Event { data, id } => StreamEvent::Message { data, id },
@@ -907,6 +910,7 @@ mod tests {
         let wanted = [
             "Opened",
             r#"Some(b"{\"a\": 1}"), id: Some(b"7")"#,
+            "Progress",
             r#"Some(b"x")"#,
             "Comment",
             "Ended(Broken",

@@ -508,3 +508,17 @@ fn v3_the_replay_of_a_load_that_was_given_up_is_held_back_until_its_answer() {
     world.says(1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(world.says(1, &update("new")), format!("line {}\n", update("new")));
 }
+
+#[test]
+fn i19_an_answer_that_is_too_long_for_a_socket_leaves_no_request_open() {
+    let mut world = up();
+    world.line(&prompt(2));
+    world.answer(world.posts.len() - 1, response(202));
+    world.on(0, StreamEvent::TooLarge);
+    let mut told = String::new();
+    for _ in 0..60 {
+        told += &world.pass(10_000);
+        world.on(0, StreamEvent::Comment);
+    }
+    assert!(told.contains("\"id\":2") && told.contains("stream_lost"), "{told}");
+}

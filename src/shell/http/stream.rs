@@ -62,8 +62,11 @@ async fn read_events(response: Response, mut decoder: Decoder, told: &Told<'_>) 
             decoder.push(piece, &mut items);
             next = (taken < TOGETHER).then(|| body.next().now_or_never()).flatten();
         }
-        if !items.is_empty() {
-            told.tell(items.drain(..).map(StreamEvent::from).collect()).await;
+        match items.is_empty() {
+            // Some of a long event.
+            true if taken > 0 => told.tell(vec![StreamEvent::Progress]).await,
+            true => {}
+            false => told.tell(items.drain(..).map(StreamEvent::from).collect()).await,
         }
         match next {
             // More is still to come.

@@ -65,8 +65,7 @@ impl Reader {
                 return end;
             }
             if events.is_empty() && was_read {
-                // Some of a long message came, which shows that the server lives.
-                events.push(StreamEvent::Comment);
+                events.push(StreamEvent::Progress);
             }
             tell(stream, events, batches).await;
             end = self.read().await.err();

@@ -82,7 +82,7 @@ impl Recording {
                 self.message_on_socket(data)
             }
             StreamEvent::TooLarge => self.too_large(),
-            StreamEvent::Comment => {
+            StreamEvent::Comment | StreamEvent::Progress => {
                 if let Some(pinged) = self.pinged.take() {
                     let after = now.0.saturating_sub(pinged.0);
                     self.push(&format!("// a sign of life came after {after} ms"));
