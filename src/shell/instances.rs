@@ -3,11 +3,12 @@
 
 use super::token::Token;
 use crate::core::methods::Editor;
+use crate::lock::lock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -179,7 +180,7 @@ impl Entry {
     ) -> JoinHandle<()> {
         let kept = Arc::clone(&self.kept);
         spawn_blocking(move || {
-            let mut record = kept.lock();
+            let mut record = lock(&kept.record);
             let written = record.as_mut().map(|record| write(&kept.directory, record));
             if let Some(Err(error)) = written {
                 // Each minute, perhaps: others do not find this process, and its editor notices nothing.
@@ -189,16 +190,9 @@ impl Entry {
     }
 }
 
-impl Kept {
-    fn lock(&self) -> MutexGuard<'_, Option<Record>> {
-        // No code panics while it holds the lock; where it did, the record is whole all the same.
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Drop for Entry {
     fn drop(&mut self) {
-        if let Some(record) = self.kept.lock().take() {
+        if let Some(record) = lock(&self.kept.record).take() {
             self.kept.directory.remove(&record.id);
         }
     }
@@ -286,7 +280,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
 }
 
 /// Makes a file that is this user's alone, and was not there before.
-fn create_private(path: &Path) -> io::Result<File> {
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -5,6 +5,7 @@
 //! write goes to memory of the system: a step takes about ten microseconds, one of 8 MB a tenth of a
 //! second.
 
+use super::instances::create_private;
 use crate::cli::Connect;
 use crate::core::socket::Transport;
 use crate::core::{Effect, Event, Millis, Settings};
@@ -37,10 +38,6 @@ impl Recorder {
     /// # Errors
     /// It cannot be written to, or it is there already: another recording is never overwritten.
     pub fn create(path: &Path, flags: &Connect, settings: &Settings) -> io::Result<Self> {
-        let mut options = File::options();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let time = humantime::format_rfc3339_seconds(SystemTime::now());
         let path = match path.is_dir() {
             // A colon is no part of a name everywhere.
@@ -50,7 +47,7 @@ impl Recorder {
             }
             false => Cow::from(path),
         };
-        let mut file = options.open(&path)?;
+        let mut file = create_private(&path)?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let version = env!("CARGO_PKG_VERSION");
         let name = format!("{stem}, recorded by acp-tether {version} at {time}");

@@ -1,6 +1,7 @@
 //! Decides what a transcript says: reads the text into steps, or refuses it with a line and a reason.
 
 use crate::core::SessionId;
+use crate::core::methods::present;
 use crate::core::roster::Inquiry;
 use bytes::Bytes;
 use hyper::http::{HeaderName, HeaderValue};
@@ -1196,13 +1197,6 @@ impl<'de> Deserialize<'de> for True {
             Err(serde::de::Error::custom("only true has a meaning here"))
         }
     }
-}
-
-/// A field that is there, even where it is `null`.
-fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {

@@ -196,7 +196,7 @@ pub struct Reply {
 }
 
 impl Board {
-    /// Adds a request that has come, and says how it is answered without a step.
+    /// Adds a request that has come, and says how it is to be answered without a step.
     pub fn admit(&mut self, request: Request) -> (usize, Option<Reply>) {
         let reply = match request.method.as_str() {
             _ if self.manual || request.asks_for_socket() => None,
@@ -209,7 +209,7 @@ impl Board {
             "DELETE" => Some(Reply { status: 202, ..Reply::default() }),
             _ => None,
         };
-        let answered = request.is_frame();
+        let answered = request.is_frame() || reply.is_some();
         self.requests.push(Request { answered, ..request });
         (self.requests.len() - 1, reply)
     }
