@@ -1,24 +1,22 @@
 //! `acp-tether config`: tells what is wrong with the configuration file, and what `connect` would do.
 
 use super::table::lines;
+use super::written;
 use crate::cli::{Check, Config as Words, List, Show};
 use crate::config::file::{self, Remote};
 use crate::config::keys::{
     self, BEARER_COMMAND, HEADER, INSECURE, Keys, LOG_FILE, PROXY, RECORD, Setting, Source, URL,
 };
-use crate::config::layers::{self, Effective, Refused};
+use crate::config::layers::{self, Effective};
 use crate::config::tls::Unchecked;
-use crate::config::{
-    Config, endpoint, exposed_query, is_usual_name, kind, proxy, redacted, secret_header,
-};
-use crate::printable::{printable, printable_json};
+use crate::config::{endpoint, exposed_query, is_usual_name, kind, proxy, redacted, secret_header};
+use crate::printable::{printable, printable_json, tell};
 use clap::ArgMatches;
 use reqwest::Url;
 use serde_json::{Value, json};
 use std::env::VarError;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -30,11 +28,7 @@ pub fn run(words: &Words, typed: &ArgMatches) -> ExitCode {
         Words::Show(flags) => show(flags, typed),
     };
     match result {
-        Ok(told) => match std::io::stdout().write_all(told.as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            // Nobody reads it.
-            Err(_) => ExitCode::FAILURE,
-        },
+        Ok(told) => written(told.as_bytes()),
         Err(problems) => {
             problems.iter().for_each(|problem| tell(problem));
             ExitCode::FAILURE
@@ -157,13 +151,9 @@ fn is_open_to_others(_: &Path) -> bool {
 
 /// What `connect` would be told.
 fn show(flags: &Show, typed: &ArgMatches) -> Result<String, Vec<String>> {
-    let effective = match layers::effective("config show", typed, environment) {
-        Ok(effective) => effective,
-        Err(Refused::Usage(error)) => error.exit(),
-        Err(Refused::Unusable(problem)) => return Err(vec![problem.to_string()]),
-    };
-    let config = Config::new(&effective.flags, environment);
-    for warning in effective.warnings.iter().chain(&config.warnings) {
+    let (effective, config) =
+        layers::read("config show", typed).map_err(|it| vec![it.to_string()])?;
+    for warning in &config.warnings {
         tell(&format!("warning: {warning}"));
     }
     let told = match flags.json {
@@ -173,8 +163,7 @@ fn show(flags: &Show, typed: &ArgMatches) -> Result<String, Vec<String>> {
     match config.settings.unusable {
         None => Ok(told),
         Some(reason) => {
-            // Nobody reads it: the exit code tells.
-            let _ = std::io::stdout().write_all(told.as_bytes());
+            written(told.as_bytes());
             Err(vec![format!("this cannot be used: {reason}")])
         }
     }
@@ -269,9 +258,4 @@ fn is_word(program: &str) -> bool {
 
 fn environment(name: &str) -> Result<String, VarError> {
     std::env::var(name)
-}
-
-/// Tells a person; there is nowhere left to tell that this failed.
-fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "acp-tether: {}", printable(text));
 }

@@ -7,7 +7,7 @@ use super::keys::{
     URL, suggestion,
 };
 use super::proxy::is_loopback;
-use super::{SAME, Unusable, exposed_headers, proxy, repeated};
+use super::{Config, SAME, Unusable, exposed_headers, proxy, repeated};
 use crate::cli::Connect;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
@@ -33,12 +33,12 @@ pub struct Effective {
     /// The configuration file, where it was read.
     pub file: Option<PathBuf>,
     /// What works, and should not stay so.
-    pub warnings: Vec<String>,
+    warnings: Vec<String>,
 }
 
 /// Why there is nothing to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+enum Refused {
     /// What was typed is wrong.
     #[error(transparent)]
     Usage(#[from] clap::Error),
@@ -47,12 +47,25 @@ pub enum Refused {
     Unusable(#[from] Unusable),
 }
 
-/// Puts the layers together; `environment` looks a variable up, and `command` is what was typed before
-/// the rest.
+/// Puts the layers together, and finds out what they mean; the warnings of both are in the [`Config`].
+/// `command` is what was typed before the rest. Wrong usage ends the process.
 ///
 /// # Errors
-/// One of them cannot be used.
-pub fn effective(
+/// The environment or the file cannot be used.
+pub fn read(command: &str, typed: &ArgMatches) -> Result<(Effective, Config), Unusable> {
+    let environment = |name: &str| std::env::var(name);
+    let mut effective =
+        effective(command, typed, environment).map_err(|refused| match refused {
+            Refused::Usage(error) => error.exit(),
+            Refused::Unusable(problem) => problem,
+        })?;
+    let mut config = Config::new(&effective.flags, environment);
+    config.warnings.append(&mut effective.warnings);
+    Ok((effective, config))
+}
+
+/// Puts the layers together; `environment` looks a variable up.
+fn effective(
     command: &str,
     typed: &ArgMatches,
     environment: impl Fn(&str) -> Result<String, VarError>,
