@@ -66,7 +66,7 @@ fn list(flags: &List) -> Result<String, Vec<String>> {
 /// The file that is named, or that of the user.
 fn read(named: Option<&PathBuf>, keys: &Keys) -> Result<(PathBuf, file::File), Vec<String>> {
     let one = |problem: &dyn Display| vec![problem.to_string()];
-    let path = layers::path(named.cloned(), environment).map_err(|error| one(&error))?;
+    let path = layers::path(named.cloned(), &environment).map_err(|error| one(&error))?;
     let file = file::read(&path, keys).map_err(|problem| one(&problem.of(&path)))?;
     Ok((path, file))
 }

@@ -140,7 +140,7 @@ impl Keys {
         }
         let problem = match word {
             URL => endpoint(value, None).err(),
-            HEADER => header(1, value, |_| Ok(String::new())).err(),
+            HEADER => header(1, value, &|_| Ok(String::new())).err(),
             "api" => loopback(value, None).err(),
             _ => None,
         };

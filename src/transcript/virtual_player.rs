@@ -105,7 +105,7 @@ fn settings(flags: &[String]) -> Result<Settings, String> {
     let cli = Cli::try_parse_from(words.chain(flags.iter().cloned()));
     match cli.map_err(|error| error.to_string())?.command {
         Command::Connect(flags) => {
-            let settings = Config::new(&flags, |name| std::env::var(name)).settings;
+            let settings = Config::new(&flags, &|name| std::env::var(name)).settings;
             Ok(Settings { seed: 1, ..settings })
         }
         _ => Err("these are not flags of connect".to_owned()),

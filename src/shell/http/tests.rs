@@ -191,7 +191,7 @@ impl Client {
         let Command::Connect(flags) = Cli::try_parse_from(all).unwrap().command else {
             panic!("not a connect")
         };
-        let remote = Config::new(&flags, |_| Ok("s3cret".to_owned())).remote.unwrap();
+        let remote = Config::new(&flags, &|_| Ok("s3cret".to_owned())).remote.unwrap();
         let (ends_sender, ends) = mpsc::unbounded_channel();
         let (batches_sender, batches) = mpsc::channel(BATCHES);
         let http = Http::new(remote, ends_sender, batches_sender);
