@@ -274,9 +274,12 @@ impl Unusable {
     }
 }
 
+/// Looks an environment variable up.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Result<String, VarError>;
+
 impl Config {
-    /// Reads the flags; `environment` looks a variable up.
-    pub fn new(flags: &Connect, environment: impl Fn(&str) -> Result<String, VarError>) -> Self {
+    /// Reads the flags.
+    pub fn new(flags: &Connect, environment: Environment<'_>) -> Self {
         let config = Self::bare(flags);
         let usable = Remote::new(flags, environment).and_then(|remote| {
             Ok((remote, loopback(&flags.api, flags.runtime.directory.as_ref())?))
@@ -330,13 +333,10 @@ impl Config {
 }
 
 impl Remote {
-    fn new(
-        flags: &Connect,
-        environment: impl Fn(&str) -> Result<String, VarError>,
-    ) -> Result<Self, Unusable> {
+    fn new(flags: &Connect, environment: Environment<'_>) -> Result<Self, Unusable> {
         let url = fitting(flags)?;
-        let bearer = bearer(flags, &environment)?;
-        let headers = headers(&flags.headers, &environment)?;
+        let bearer = bearer(flags, environment)?;
+        let headers = headers(&flags.headers, environment)?;
         Ok(Self {
             tls: Tls::new(&flags.network, &url)?,
             proxy: Proxy::new(&flags.network, environment)?,
@@ -386,7 +386,7 @@ pub(crate) fn misfits(flags: &Connect) -> Vec<(&'static str, Unusable)> {
         }
     }
     // A variable may hold a whole URL, or a part of one.
-    let proxy = |holds: &str| Proxy::new(&flags.network, |_| Ok(holds.to_owned()));
+    let proxy = |holds: &str| Proxy::new(&flags.network, &|_| Ok(holds.to_owned()));
     let proxy = proxy("http://x").or_else(|_| proxy("1"));
     misfits.extend(proxy.err().map(|problem| (keys::PROXY, problem)));
     misfits
@@ -451,10 +451,7 @@ pub fn redacted(url: &Url) -> String {
 
 /// Where the token comes from. One that a file cannot give now is told now; a pipe is read once, and
 /// not before it must be.
-fn bearer(
-    flags: &Connect,
-    environment: impl Fn(&str) -> Result<String, VarError>,
-) -> Result<Option<Bearer>, Unusable> {
+fn bearer(flags: &Connect, environment: Environment<'_>) -> Result<Option<Bearer>, Unusable> {
     if let Some(name) = &flags.bearer.variable {
         let unusable = |problem| Unusable::BearerVariable(name.clone(), problem);
         let text = environment(name).map_err(|problem| match problem {
@@ -572,13 +569,10 @@ fn has_path(after_scheme: &str) -> bool {
         .is_some_and(|end| after_scheme[end..].starts_with(['/', '\\']))
 }
 
-fn headers(
-    texts: &[String],
-    environment: impl Fn(&str) -> Result<String, VarError>,
-) -> Result<HeaderMap, Unusable> {
+fn headers(texts: &[String], environment: Environment<'_>) -> Result<HeaderMap, Unusable> {
     let mut headers = HeaderMap::new();
     for (index, text) in texts.iter().enumerate() {
-        let (name, value) = header(index + 1, text, &environment)?;
+        let (name, value) = header(index + 1, text, environment)?;
         headers.insert(name, value);
     }
     Ok(headers)
@@ -587,7 +581,7 @@ fn headers(
 fn header(
     number: usize,
     text: &str,
-    environment: impl Fn(&str) -> Result<String, VarError>,
+    environment: Environment<'_>,
 ) -> Result<(HeaderName, HeaderValue), Unusable> {
     let (name, value) = text.split_once(':').ok_or(Unusable::HeaderForm(number))?;
     let name = name.trim();
@@ -612,7 +606,7 @@ fn header(
 fn expanded(
     flag: &str,
     text: &str,
-    environment: impl Fn(&str) -> Result<String, VarError>,
+    environment: Environment<'_>,
     encoded: impl Fn(String) -> String,
 ) -> Result<String, Unusable> {
     let mut result = String::new();
@@ -773,7 +767,7 @@ mod tests {
             ("Host: inner", "host", "inner"),
         ];
         for (text, name, value) in cases {
-            let (found, sent) = header(1, text, environment).unwrap();
+            let (found, sent) = header(1, text, &environment).unwrap();
             assert_eq!((found.as_str(), sent.to_str().unwrap()), (name, value), "{text}");
             assert!(sent.is_sensitive());
         }
@@ -806,7 +800,7 @@ mod tests {
             ("X-A: s3cret${}", "write ${NAME}"),
         ];
         for (text, expected) in cases {
-            let message = header(1, text, environment).unwrap_err().to_string();
+            let message = header(1, text, &environment).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
             assert!(!message.contains("s3cret"), "{text}: {message}");
         }

@@ -12,6 +12,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod core;
+pub(crate) mod lock;
 pub(crate) mod loopback;
 pub mod printable;
 pub(crate) mod secrets;

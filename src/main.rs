@@ -1,14 +1,13 @@
 //! Reads the command line, runs the command, and ends with its exit code (S9).
 
 use acp_tether::cli::{Cli, Command, Connect, refusal};
-use acp_tether::config::layers::{self, Effective, Refused};
+use acp_tether::config::layers::{self, Effective};
 use acp_tether::config::{Config, Unusable, kind};
-use acp_tether::printable::printable;
+use acp_tether::printable::tell;
 use acp_tether::shell::log::{self, Place};
 use acp_tether::shell::record::Recorder;
 use acp_tether::{commands, shell};
 use clap::{ArgMatches, FromArgMatches};
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -43,17 +42,11 @@ fn innermost(mut matches: &ArgMatches) -> &ArgMatches {
 }
 
 fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
-    let environment = |name: &str| std::env::var(name);
-    let (flags, config) = match layers::effective("connect", matches, environment) {
-        Ok(Effective { flags, warnings, .. }) => {
-            let mut config = Config::new(&flags, environment);
-            config.warnings.extend(warnings);
-            (flags, config)
-        }
-        Err(Refused::Usage(error)) => error.exit(),
-        Err(Refused::Unusable(problem)) => {
+    let (flags, said, config) = match layers::read("connect", matches) {
+        Ok((Effective { flags, settings, .. }, config)) => (flags, settings, config),
+        Err(problem) => {
             let config = Config::refused(&typed, &problem);
-            (typed, config)
+            (typed, Vec::new(), config)
         }
     };
     let open = |path: &Path| kind::to_append(path).and_then(|()| Place::file(path));
@@ -67,7 +60,7 @@ fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
     };
     let (recorder, config) = match &flags.record {
         Some(path) if config.remote.is_some() => {
-            match Recorder::create(path, &flags, &config.settings) {
+            match Recorder::create(path, &flags, &said, &config.settings) {
                 Ok(recorder) => (Some(recorder), config),
                 Err(error) => (None, config.unusable(&Unusable::Record(error.to_string()))),
             }
@@ -86,9 +79,4 @@ fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
         tell(&format!("the system refuses what is needed to run: {error}"));
         ExitCode::FAILURE
     })
-}
-
-/// Tells a person; there is nowhere left to tell that this failed.
-fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "acp-tether: {}", printable(text));
 }

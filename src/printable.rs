@@ -1,5 +1,7 @@
 //! Decides how text of others is shown to a person: without a character that does something to a terminal.
 
+use std::io::{Write, stderr};
+
 /// What stands for a character that is not shown.
 const REPLACEMENT: char = '\u{fffd}';
 
@@ -18,6 +20,11 @@ pub fn printable_json(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Tells a person what is not part of what a command writes; there is nowhere left to tell that this failed.
+pub fn tell(text: &str) {
+    let _ = writeln!(stderr(), "acp-tether: {}", printable(text));
 }
 
 /// Whether a character does nothing to a terminal.

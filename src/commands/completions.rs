@@ -1,10 +1,10 @@
 //! `acp-tether completions` and `acp-tether man`: what the command line is, for shells and for readers.
 
+use super::written;
 use crate::cli::Cli;
 use crate::printable::printable;
 use clap::error::ErrorKind;
 use clap_complete::Shell;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// What writes the names of remotes. bash expands what it is given: other names than simple ones are left out.
@@ -97,12 +97,4 @@ pub fn man(path: &[String]) -> ExitCode {
 fn unhyphenated(page: Vec<u8>) -> Vec<u8> {
     let at = page.windows(4).position(|line| line == b"\n.SH").unwrap_or(0);
     [&page[..at], b"\n.nh", &page[at..]].concat()
-}
-
-fn written(bytes: &[u8]) -> ExitCode {
-    match io::stdout().write_all(bytes) {
-        Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads it.
-        Err(_) => ExitCode::FAILURE,
-    }
 }

@@ -1,24 +1,23 @@
 //! `acp-tether config`: tells what is wrong with the configuration file, and what `connect` would do.
 
 use super::table::lines;
+use super::written;
 use crate::cli::{Check, Config as Words, List, Show};
 use crate::config::file::{self, Remote};
 use crate::config::keys::{
-    self, BEARER_COMMAND, HEADER, INSECURE, Keys, LOG_FILE, PROXY, RECORD, Setting, Source, URL,
+    self, BEARER_COMMAND, BEARER_ENV, HEADER, INSECURE, Keys, LOG_FILE, PROXY, RECORD, Setting,
+    Source, URL,
 };
-use crate::config::layers::{self, Effective, Refused};
+use crate::config::layers::{self, Effective};
 use crate::config::tls::Unchecked;
-use crate::config::{
-    Config, endpoint, exposed_query, is_usual_name, kind, proxy, redacted, secret_header,
-};
-use crate::printable::{printable, printable_json};
+use crate::config::{endpoint, exposed_query, is_usual_name, kind, proxy, redacted, secret_header};
+use crate::printable::{printable, printable_json, tell};
 use clap::ArgMatches;
 use reqwest::Url;
 use serde_json::{Value, json};
 use std::env::VarError;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -30,11 +29,7 @@ pub fn run(words: &Words, typed: &ArgMatches) -> ExitCode {
         Words::Show(flags) => show(flags, typed),
     };
     match result {
-        Ok(told) => match std::io::stdout().write_all(told.as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            // Nobody reads it.
-            Err(_) => ExitCode::FAILURE,
-        },
+        Ok(told) => written(told.as_bytes()),
         Err(problems) => {
             problems.iter().for_each(|problem| tell(problem));
             ExitCode::FAILURE
@@ -72,7 +67,7 @@ fn list(flags: &List) -> Result<String, Vec<String>> {
 /// The file that is named, or that of the user.
 fn read(named: Option<&PathBuf>, keys: &Keys) -> Result<(PathBuf, file::File), Vec<String>> {
     let one = |problem: &dyn Display| vec![problem.to_string()];
-    let path = layers::path(named.cloned(), environment).map_err(|error| one(&error))?;
+    let path = layers::path(named.cloned(), &environment).map_err(|error| one(&error))?;
     let file = file::read(&path, keys).map_err(|problem| one(&problem.of(&path)))?;
     Ok((path, file))
 }
@@ -157,13 +152,9 @@ fn is_open_to_others(_: &Path) -> bool {
 
 /// What `connect` would be told.
 fn show(flags: &Show, typed: &ArgMatches) -> Result<String, Vec<String>> {
-    let effective = match layers::effective("config show", typed, environment) {
-        Ok(effective) => effective,
-        Err(Refused::Usage(error)) => error.exit(),
-        Err(Refused::Unusable(problem)) => return Err(vec![problem.to_string()]),
-    };
-    let config = Config::new(&effective.flags, environment);
-    for warning in effective.warnings.iter().chain(&config.warnings) {
+    let (effective, config) =
+        layers::read("config show", typed).map_err(|it| vec![it.to_string()])?;
+    for warning in &config.warnings {
         tell(&format!("warning: {warning}"));
     }
     let told = match flags.json {
@@ -173,8 +164,7 @@ fn show(flags: &Show, typed: &ArgMatches) -> Result<String, Vec<String>> {
     match config.settings.unusable {
         None => Ok(told),
         Some(reason) => {
-            // Nobody reads it: the exit code tells.
-            let _ = std::io::stdout().write_all(told.as_bytes());
+            written(told.as_bytes());
             Err(vec![format!("this cannot be used: {reason}")])
         }
     }
@@ -251,7 +241,7 @@ fn masked(setting: &Setting) -> String {
             Some(program) => format!("{program} …"),
             None => HIDDEN.to_owned(),
         },
-        ("bearer-env", _) if !is_usual_name(&value) && environment(&value).is_err() => {
+        (BEARER_ENV, _) if !is_usual_name(&value) && environment(&value).is_err() => {
             HIDDEN.to_owned()
         }
         (URL, _) => endpoint(&value, None).map_or(HIDDEN.to_owned(), |url| redacted(&url)),
@@ -269,9 +259,4 @@ fn is_word(program: &str) -> bool {
 
 fn environment(name: &str) -> Result<String, VarError> {
     std::env::var(name)
-}
-
-/// Tells a person; there is nowhere left to tell that this failed.
-fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "acp-tether: {}", printable(text));
 }

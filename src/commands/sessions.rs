@@ -3,7 +3,7 @@
 use super::table::{cut, lines};
 use crate::cli::Sessions;
 use crate::loopback::{self, Found, Instance, Loopback};
-use crate::printable::{printable, printable_json};
+use crate::printable::{printable, printable_json, tell};
 use crate::shell::now;
 use anstyle::Style;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub fn run(flags: &Sessions) -> ExitCode {
         // Whoever read the list has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "acp-tether: the sessions cannot be listed: {error}");
+            tell(&format!("the sessions cannot be listed: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -123,7 +123,7 @@ async fn follow(instance: Instance, tell: mpsc::UnboundedSender<News>) {
 }
 
 fn key(instance: &Instance) -> (u64, String) {
-    (instance.record.started_at, instance.record.id.clone())
+    (instance.record.process.started_at, instance.record.process.id.clone())
 }
 
 /// How it is shown.
@@ -153,7 +153,7 @@ impl Output {
             return self.show(documents);
         }
         // Whoever counts lines counts none.
-        let _ = writeln!(io::stderr(), "acp-tether: there are no sessions");
+        tell("there are no sessions");
         Ok(())
     }
 

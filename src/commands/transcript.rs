@@ -3,7 +3,7 @@
 
 use super::table::cut;
 use crate::cli::{Play, Transcript as Words};
-use crate::printable::printable;
+use crate::printable::{printable, tell};
 use crate::transcript::format::{Player, Refused, Transcript};
 use crate::transcript::live_player::{self, Bridge};
 use crate::transcript::player::Failure;
@@ -261,9 +261,4 @@ fn show<Line: AsRef<str>>(
     lines.into_iter().try_for_each(|line| {
         writeln!(output, "{indent}{}", cut(&printable(line.as_ref()), WIDEST, false))
     })
-}
-
-/// Tells a person; there is nowhere left to tell that this failed.
-fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "acp-tether: {}", printable(text));
 }

@@ -7,7 +7,7 @@ use super::keys::{
     URL, suggestion,
 };
 use super::proxy::is_loopback;
-use super::{SAME, Unusable, exposed_headers, proxy, repeated};
+use super::{Config, Environment, SAME, Unusable, exposed_headers, proxy, repeated};
 use crate::cli::Connect;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
@@ -33,12 +33,12 @@ pub struct Effective {
     /// The configuration file, where it was read.
     pub file: Option<PathBuf>,
     /// What works, and should not stay so.
-    pub warnings: Vec<String>,
+    warnings: Vec<String>,
 }
 
 /// Why there is nothing to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+enum Refused {
     /// What was typed is wrong.
     #[error(transparent)]
     Usage(#[from] clap::Error),
@@ -47,22 +47,35 @@ pub enum Refused {
     Unusable(#[from] Unusable),
 }
 
-/// Puts the layers together; `environment` looks a variable up, and `command` is what was typed before
-/// the rest.
+/// Puts the layers together, and finds out what they mean; the warnings of both are in the [`Config`].
+/// `command` is what was typed before the rest. Wrong usage ends the process.
 ///
 /// # Errors
-/// One of them cannot be used.
-pub fn effective(
+/// The environment or the file cannot be used.
+pub fn read(command: &str, typed: &ArgMatches) -> Result<(Effective, Config), Unusable> {
+    let environment: Environment<'_> = &|name| std::env::var(name);
+    let mut effective =
+        effective(command, typed, environment).map_err(|refused| match refused {
+            Refused::Usage(error) => error.exit(),
+            Refused::Unusable(problem) => problem,
+        })?;
+    let mut config = Config::new(&effective.flags, environment);
+    config.warnings.append(&mut effective.warnings);
+    Ok((effective, config))
+}
+
+/// Puts the layers together.
+fn effective(
     command: &str,
     typed: &ArgMatches,
-    environment: impl Fn(&str) -> Result<String, VarError>,
+    environment: Environment<'_>,
 ) -> Result<Effective, Refused> {
     let keys = Keys::new();
     let typed = Typed::new(typed, &keys);
-    let variables = variables(&keys, &environment)?;
+    let variables = variables(&keys, environment)?;
     let named = match typed.target.to_str() {
         Some(target) if target.contains("://") => None,
-        _ => Some(named(command, &typed, &keys, &environment)?),
+        _ => Some(named(command, &typed, &keys, environment)?),
     };
     let (file, settings) = named.unzip();
     let url = match &file {
@@ -139,10 +152,7 @@ fn variable(key: &str) -> String {
 }
 
 /// A variable's value; one that is empty is not set.
-fn look_up(
-    variable: &str,
-    environment: impl Fn(&str) -> Result<String, VarError>,
-) -> Result<Option<String>, Unusable> {
+fn look_up(variable: &str, environment: Environment<'_>) -> Result<Option<String>, Unusable> {
     match environment(variable) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(VarError::NotPresent) => Ok(None),
@@ -153,15 +163,12 @@ fn look_up(
 }
 
 /// What the environment says.
-fn variables(
-    keys: &Keys,
-    environment: impl Fn(&str) -> Result<String, VarError>,
-) -> Result<Vec<Setting>, Unusable> {
+fn variables(keys: &Keys, environment: Environment<'_>) -> Result<Vec<Setting>, Unusable> {
     let mut settings: Vec<Setting> = Vec::new();
     for key in keys.all().filter(|key| keys::name(key) != URL) {
         let name = keys::name(key);
         let variable = variable(name);
-        let Some(value) = look_up(&variable, &environment)? else { continue };
+        let Some(value) = look_up(&variable, environment)? else { continue };
         let choice = keys.choice(key);
         let first = settings.iter().find(|first| choice.contains(&first.key.as_str()));
         if let Some(Setting { source: Source::Variable(first), .. }) = first {
@@ -193,7 +200,7 @@ fn variables(
 /// None can be.
 pub(crate) fn path(
     typed: Option<PathBuf>,
-    environment: impl Fn(&str) -> Result<String, VarError>,
+    environment: Environment<'_>,
 ) -> Result<PathBuf, Unusable> {
     let chosen = match typed {
         None => look_up(&variable(CONFIG), environment)?.map(PathBuf::from),
@@ -210,7 +217,7 @@ fn named(
     command: &str,
     typed: &Typed,
     keys: &Keys,
-    environment: impl Fn(&str) -> Result<String, VarError>,
+    environment: Environment<'_>,
 ) -> Result<(PathBuf, Vec<Setting>), Unusable> {
     let word = &typed.target.to_string_lossy();
     let target = Name { command, word, is_shown: is_plain(word) && !typed.may_be_torn() };
@@ -394,7 +401,7 @@ mod tests {
             None => Err(VarError::NotPresent),
         };
         let told =
-            effective("connect", matches.subcommand_matches("connect").unwrap(), environment);
+            effective("connect", matches.subcommand_matches("connect").unwrap(), &environment);
         told.map_err(|refused| refused.to_string().replace(path, "FILE"))
     }
 
@@ -439,7 +446,7 @@ mod tests {
                 true => Ok(value.to_owned()),
                 false => Err(VarError::NotPresent),
             };
-            let settings = variables(&keys, environment).unwrap();
+            let settings = variables(&keys, &environment).unwrap();
             let source = Source::Variable(variable.clone());
             assert_eq!(settings, [setting(name, OsString::from(value), source)], "{name}");
         }
@@ -532,7 +539,7 @@ mod tests {
         let words = ["acp-tether", "connect", "--config", "/none/none", "http://a"];
         let matches = Cli::to_complete().try_get_matches_from(words).unwrap();
         let typed = matches.subcommand_matches("connect").unwrap();
-        let told = effective("connect", typed, |_| Err(VarError::NotPresent)).unwrap();
+        let told = effective("connect", typed, &|_| Err(VarError::NotPresent)).unwrap();
         assert_eq!((told.flags.url.as_str(), told.file), ("http://a", None));
     }
 

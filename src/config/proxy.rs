@@ -1,10 +1,9 @@
 //! Decides which proxy the flags name.
 
-use super::{Unusable, expanded};
+use super::{Environment, Unusable, expanded};
 use crate::cli::NetworkFlags;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
-use std::env::VarError;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -47,7 +46,7 @@ pub struct Problem(&'static str);
 impl Proxy {
     pub(super) fn new(
         flags: &NetworkFlags,
-        environment: impl Fn(&str) -> Result<String, VarError>,
+        environment: Environment<'_>,
     ) -> Result<Self, Unusable> {
         let choice = match flags.proxy.as_deref().map(str::trim) {
             None => Choice::System,
@@ -60,14 +59,11 @@ impl Proxy {
 
 /// A variable before the `@` holds a name or a password as it is, whatever characters it has. Any other
 /// may hold a whole URL.
-fn named(
-    text: &str,
-    environment: impl Fn(&str) -> Result<String, VarError>,
-) -> Result<Url, Unusable> {
+fn named(text: &str, environment: Environment<'_>) -> Result<Url, Unusable> {
     let encoded = |value: String| utf8_percent_encode(value.trim(), NON_ALPHANUMERIC).to_string();
     let (user_info, rest) = text.split_at(text.rfind('@').unwrap_or_default());
-    let mut whole = expanded("--proxy", user_info, &environment, encoded)?;
-    whole += &expanded("--proxy", rest, &environment, |value| value)?;
+    let mut whole = expanded("--proxy", user_info, environment, encoded)?;
+    whole += &expanded("--proxy", rest, environment, |value| value)?;
     let url = Url::parse(whole.trim()).map_err(|_| Problem("is no URL"))?;
     if !matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") {
         return Err(Problem("begins with something else than a kind of proxy").into());
@@ -136,7 +132,7 @@ mod tests {
 
     #[test]
     fn x1_the_credential_of_a_proxy_is_not_among_what_is_printed_for_finding_faults() {
-        let url = named("http://anna:${NAME}@proxy.test:1", |_| Ok("s3cret".to_owned()));
+        let url = named("http://anna:${NAME}@proxy.test:1", &|_| Ok("s3cret".to_owned()));
         let choice = url.map(Choice::Named);
         let printed = format!("{choice:?}");
         assert!(printed.contains("proxy.test:1") && !printed.contains("s3cret"), "{printed}");

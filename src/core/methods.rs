@@ -398,7 +398,7 @@ pub fn negotiated(answer: &[u8]) -> (Option<Bytes>, Offers) {
 }
 
 /// A field that is there, even where it is `null`.
-fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+pub(crate) fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)

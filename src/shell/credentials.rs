@@ -2,6 +2,7 @@
 //! which is read again where it was refused (L10).
 
 use crate::config::{Bearer, bearer_token};
+use crate::lock::lock;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -10,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
@@ -74,7 +75,7 @@ impl Credentials {
 
     /// The remote refused a request with this `Authorization`. What was read since is another matter.
     pub(super) fn refused(&self, sent: &HeaderValue) {
-        let mut last = self.last();
+        let mut last = lock(&self.last);
         let is_last =
             |reading: &Reading| matches!(reading.peek(), Some(Ok(token)) if token == sent);
         last.is_refused |= last.reading.as_ref().is_some_and(is_last);
@@ -82,11 +83,11 @@ impl Credentials {
 
     /// The remote refused the last request with a credential, whatever that was.
     pub(super) fn last_refused(&self) {
-        self.last().is_refused = true;
+        lock(&self.last).is_refused = true;
     }
 
     fn reading(&self, bearer: &Bearer, renew: bool) -> Reading {
-        let mut last = self.last();
+        let mut last = lock(&self.last);
         let is_refused = last.is_refused;
         let serves = |reading: &&Reading| match reading.peek() {
             Some(token) => token.is_ok() && !(renew && is_refused),
@@ -108,11 +109,6 @@ impl Credentials {
         };
         last.is_refused = false;
         last.reading.insert(told.boxed().shared()).clone()
-    }
-
-    /// No code panics while it holds the lock.
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +204,7 @@ static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 #[cfg(unix)]
 impl Group {
     fn start(command: &mut Command) -> io::Result<Self> {
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&RUNNING);
         let command = command.process_group(0).spawn()?;
         let id = command.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
         running.extend(id);
@@ -226,7 +222,7 @@ impl Group {
 #[cfg(unix)]
 impl Drop for Group {
     fn drop(&mut self) {
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&RUNNING);
         running.retain(|group| Some(*group) != self.id);
         if let Some(group) = self.id.filter(|_| self.command.id().is_some()) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -237,7 +233,7 @@ impl Drop for Group {
 /// Ends the commands that run: the process ends at once.
 pub(super) fn end_commands() {
     #[cfg(unix)]
-    for group in RUNNING.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    for group in lock(&RUNNING).iter() {
         let _ = kill_process_group(*group, Signal::KILL);
     }
 }

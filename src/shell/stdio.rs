@@ -6,13 +6,14 @@
 #[cfg(unix)]
 mod ready;
 
+use crate::lock::lock;
 use crate::wire::lines::{Line, Lines};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What one read asks for, and what one write takes together.
@@ -156,7 +157,7 @@ impl Output {
         let output = ready::Patient(output);
         Self {
             #[cfg(unix)]
-            at_once: ready::Output::new(ready::Patient(io::stdout())),
+            at_once: ready::Output::new(io::stdout()),
             ..Self::new(output)
         }
     }
@@ -177,7 +178,7 @@ impl Output {
         self.write_at_once();
         if !self.gathered.is_empty() {
             self.gathered_bytes = 0;
-            let mut waiting = self.queue.lock();
+            let mut waiting = lock(&self.queue.waiting);
             waiting.lines.append(&mut self.gathered);
             self.queue.wake(&mut waiting);
         }
@@ -219,7 +220,7 @@ impl Output {
     pub(super) async fn finish(mut self) {
         self.send();
         {
-            let mut waiting = self.queue.lock();
+            let mut waiting = lock(&self.queue.waiting);
             waiting.is_last = true;
             self.queue.wake(&mut waiting);
         }
@@ -229,15 +230,10 @@ impl Output {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // No code panics while it holds the lock; where it did, the queue is whole all the same.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether nothing is being written.
     #[cfg(unix)]
     fn is_idle(&self) -> bool {
-        let waiting = self.lock();
+        let waiting = lock(&self.waiting);
         !waiting.is_awake && waiting.lines.is_empty()
     }
 
@@ -249,7 +245,7 @@ impl Queue {
 
     /// Takes all lines, waiting for the first; `None` after the last.
     fn take(&self, taken: &mut VecDeque<Bytes>) -> Option<()> {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         while waiting.lines.is_empty() {
             if waiting.is_last {
                 return None;

@@ -27,7 +27,7 @@ fn config(url: &str, http: &str) -> Config {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let arguments = ["acp-tether", "connect", url, "--http", http];
     match Cli::try_parse_from(arguments).unwrap().command {
-        Command::Connect(flags) => Config::new(&flags, |name| std::env::var(name)),
+        Command::Connect(flags) => Config::new(&flags, &|name| std::env::var(name)),
         other => panic!("{other:?}"),
     }
 }

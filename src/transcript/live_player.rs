@@ -331,7 +331,6 @@ impl LiveStage {
         self.asked.push(Asked::Waiting(answer));
         let (place, reply) = self.board.admit(request);
         if let Some(reply) = reply {
-            self.board.requests[place].answered = true;
             self.answer(place, &reply);
         }
     }

@@ -196,7 +196,7 @@ pub struct Reply {
 }
 
 impl Board {
-    /// Adds a request that has come, and says how it is answered without a step.
+    /// Adds a request that has come, and says how it is to be answered without a step.
     pub fn admit(&mut self, request: Request) -> (usize, Option<Reply>) {
         let reply = match request.method.as_str() {
             _ if self.manual || request.asks_for_socket() => None,
@@ -209,7 +209,7 @@ impl Board {
             "DELETE" => Some(Reply { status: 202, ..Reply::default() }),
             _ => None,
         };
-        let answered = request.is_frame();
+        let answered = request.is_frame() || reply.is_some();
         self.requests.push(Request { answered, ..request });
         (self.requests.len() - 1, reply)
     }
@@ -322,7 +322,7 @@ pub fn play_through(transcript: &Transcript, stage: &mut dyn Stage) -> Result<()
 ///
 /// # Errors
 /// What the header puts into them cannot be read.
-pub(super) fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
+pub fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
     const INITIALIZED: &str = r#"
         {"editor":{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":VERSION,"clientCapabilities":{}}}}
         {"gets":{"method":"POST","session":null,"body_like":{"method":"initialize"}},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1"},"body":{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":VERSION,"agentCapabilities":CAPABILITIES}}}}

@@ -19,7 +19,7 @@ use crate::core::{
     Connection, Core, Effect, End, Event, Millis, Open, Outcome, Post, PostId, Response, SessionId,
     Settings, StreamEvent, StreamId, limits,
 };
-use crate::wire::lines::{Line, Lines};
+use crate::wire::lines::Lines;
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
 use clap::Parser;
@@ -105,7 +105,7 @@ fn settings(flags: &[String]) -> Result<Settings, String> {
     let cli = Cli::try_parse_from(words.chain(flags.iter().cloned()));
     match cli.map_err(|error| error.to_string())?.command {
         Command::Connect(flags) => {
-            let settings = Config::new(&flags, |name| std::env::var(name)).settings;
+            let settings = Config::new(&flags, &|name| std::env::var(name)).settings;
             Ok(Settings { seed: 1, ..settings })
         }
         _ => Err("these are not flags of connect".to_owned()),
@@ -406,7 +406,6 @@ impl VirtualStage {
         let request = Request { method: method.to_owned(), headers, body, ..Request::default() };
         let (place, reply) = self.board.admit(request);
         if let Some(reply) = reply {
-            self.board.requests[place].answered = true;
             self.tell_answer(place, &reply);
         }
     }
@@ -495,7 +494,7 @@ impl Stage for VirtualStage {
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let mut lines = Vec::new();
         self.lines.push(Bytes::copy_from_slice(bytes), &mut lines);
-        self.events.extend(lines.into_iter().map(line_event));
+        self.events.extend(lines.into_iter().map(Event::from));
         self.run();
         Ok(())
     }
@@ -503,7 +502,7 @@ impl Stage for VirtualStage {
     fn end_input(&mut self) {
         let mut lines = Vec::new();
         self.lines.finish(&mut lines);
-        self.events.extend(lines.into_iter().map(line_event));
+        self.events.extend(lines.into_iter().map(Event::from));
         self.events.push_back(Event::EditorGone);
         self.run();
     }
@@ -522,15 +521,8 @@ impl Stage for VirtualStage {
             if items.is_empty() {
                 self.events.push_back(Event::Stream(stream.clone(), StreamEvent::Progress));
             }
-            self.events.extend(items.into_iter().map(|item| {
-                let event = match item {
-                    Item::Event { data, id } => StreamEvent::Message { data, id },
-                    Item::TooLarge => StreamEvent::TooLarge,
-                    Item::Comment => StreamEvent::Comment,
-                    Item::Retry(delay) => StreamEvent::Retry(Millis(delay)),
-                };
-                Event::Stream(stream.clone(), event)
-            }));
+            let event = |item: Item| Event::Stream(stream.clone(), item.into());
+            self.events.extend(items.into_iter().map(event));
         }
         self.run();
     }
@@ -668,13 +660,6 @@ fn echo(ticket: Ticket, request: &Bytes) -> Option<Event> {
     let method = serde_json::Value::from(&*method);
     let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{method}}}"#, id.raw());
     Some(Event::Rpc(ticket, Bytes::from(answer)))
-}
-
-fn line_event(line: Line) -> Event {
-    match line {
-        Line::Whole(line) => Event::Line(line),
-        Line::TooLong => Event::LineTooLong,
-    }
 }
 
 fn headers(connection: Option<&Connection>, session: Option<&SessionId>) -> Vec<(String, String)> {

@@ -10,12 +10,13 @@
 //! Any other text is answered with this list.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
 use super::server::Outlet;
+use crate::lock::lock;
 
 /// What the agent keeps, whatever connections come and go.
 #[derive(Debug, Default)]
@@ -261,9 +262,4 @@ fn chunk(session: &str, kind: &str, text: &str) -> Value {
 
 fn text<'a>(params: &'a Value, name: &str) -> &'a str {
     params.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// What these locks guard is whole after every statement, so a panic elsewhere spoils nothing.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

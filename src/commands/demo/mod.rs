@@ -13,22 +13,20 @@ use std::sync::Arc;
 use anstyle::{AnsiColor, Style};
 use tokio::net::TcpListener;
 
+use super::block_on;
 use server::Server;
 
 /// Plays the demo, or only serves its agent at `serve`. Succeeds if all of it happened.
 pub fn run(serve: Option<SocketAddr>) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
-        runtime.block_on(async {
-            match serve {
-                Some(address) => serve_alone(address)
-                    .await
-                    .map_err(|error| format!("the agent cannot be served at {address}: {error}")),
-                None => play::play().await,
-            }
-        })
+    let done = block_on(async {
+        match serve {
+            Some(address) => serve_alone(address)
+                .await
+                .map_err(|error| format!("the agent cannot be served at {address}: {error}")),
+            None => play::play().await,
+        }
     });
-    match done {
+    match done.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             anstream::eprintln!("acp-tether: the demo failed: {reason}");

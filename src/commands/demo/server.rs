@@ -18,7 +18,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::agent::{Agent, Work, lock};
+use super::agent::{Agent, Work};
+use crate::lock::lock;
 
 const CONNECTION: &str = "acp-connection-id";
 const SESSION: &str = "acp-session-id";

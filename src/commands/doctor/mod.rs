@@ -11,11 +11,11 @@ use self::examination::Examination;
 use self::report::{Finding, Report, Step, print};
 use super::block_on;
 use crate::cli::Doctor;
-use crate::config::layers::{self, Refused};
+use crate::config::layers;
 use crate::config::{Config, redacted};
+use crate::printable::tell;
 use crate::shell::leaving::signals;
 use clap::ArgMatches;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -23,43 +23,27 @@ use std::time::{Duration, Instant};
 pub fn run(flags: &Doctor, typed: &ArgMatches) -> ExitCode {
     let begun = Instant::now();
     let mut report = Report::new(flags.json);
-    match config(typed) {
-        Err(problem) => {
-            let advice = "Mend the configuration; `acp-tether config show` tells where each value comes from.";
-            report.add(Step::Configuration, Finding::failed(problem, advice), begun.elapsed());
-        }
-        Ok(config) => {
-            let finding = usable(&config);
-            if report.add(Step::Configuration, finding, begun.elapsed()) {
-                let trouble = match block_on(look(config, flags, &mut report)).flatten() {
-                    Ok(true) => None,
-                    Ok(false) => Some("interrupted".to_owned()),
-                    Err(error) => {
-                        Some(format!("the system refuses what is needed to run: {error}"))
-                    }
-                };
-                if let Some(trouble) = trouble {
-                    tell(&trouble);
-                    return ExitCode::FAILURE;
-                }
-            }
+    let read = layers::read("doctor", typed);
+    let finding = match &read {
+        Ok((_, config)) => usable(config),
+        Err(problem) => unusable(problem.to_string()),
+    };
+    if report.add(Step::Configuration, finding, begun.elapsed())
+        && let Ok((_, config)) = read
+    {
+        let trouble = match block_on(look(config, flags, &mut report)).flatten() {
+            Ok(true) => None,
+            Ok(false) => Some("interrupted".to_owned()),
+            Err(error) => Some(format!("the system refuses what is needed to run: {error}")),
+        };
+        if let Some(trouble) = trouble {
+            tell(&trouble);
+            return ExitCode::FAILURE;
         }
     }
     report.skip_rest("not looked at");
     print(&if flags.json { report.json() } else { report.conclusion() });
     if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn config(typed: &ArgMatches) -> Result<Config, String> {
-    let environment = |name: &str| std::env::var(name);
-    let effective = match layers::effective("doctor", typed, environment) {
-        Ok(effective) => effective,
-        Err(Refused::Usage(error)) => error.exit(),
-        Err(Refused::Unusable(problem)) => return Err(problem.to_string()),
-    };
-    let mut config = Config::new(&effective.flags, environment);
-    config.warnings.extend(effective.warnings);
-    Ok(config)
 }
 
 fn usable(config: &Config) -> Finding {
@@ -71,11 +55,14 @@ fn usable(config: &Config) -> Finding {
                 warnings => Finding::note(found, warnings),
             }
         }
-        (reason, _) => Finding::failed(
-            reason.clone().unwrap_or_default(),
-            "Mend the configuration; `acp-tether config show` tells where each value comes from.",
-        ),
+        (reason, _) => unusable(reason.clone().unwrap_or_default()),
     }
+}
+
+fn unusable(reason: String) -> Finding {
+    let advice =
+        "Mend the configuration; `acp-tether config show` tells where each value comes from.";
+    Finding::failed(reason, advice)
 }
 
 /// Looks until all is told, or a signal asks to end, and says which. Nothing stays open.
@@ -91,9 +78,4 @@ async fn look(config: Config, flags: &Doctor, report: &mut Report) -> std::io::R
     };
     examination.close().await;
     Ok(is_whole)
-}
-
-/// Tells a person; there is nowhere left to tell that this failed.
-fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "acp-tether: {text}");
 }

@@ -3,13 +3,14 @@
 use crate::printable::{printable, printable_json};
 use crate::secrets::Secrets;
 use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
 
 /// The steps, in the order in which a message meets what they look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     Configuration,
@@ -36,31 +37,6 @@ pub enum Step {
 }
 
 impl Step {
-    /// All of them.
-    pub const ALL: [Self; 21] = [
-        Self::Configuration,
-        Self::Credential,
-        Self::Name,
-        Self::Tcp,
-        Self::Proxy,
-        Self::Tls,
-        Self::Redirect,
-        Self::SignIn,
-        Self::Path,
-        Self::Status,
-        Self::Http,
-        Self::Initialize,
-        Self::Capabilities,
-        Self::Stream,
-        Self::Compression,
-        Self::Buffering,
-        Self::Heartbeats,
-        Self::Numbering,
-        Self::Replay,
-        Self::Websocket,
-        Self::Closing,
-    ];
-
     /// Whether it looks at a stream, for which a socket could stand.
     fn is_of_stream(self) -> bool {
         use Step::*;
@@ -189,7 +165,7 @@ impl Report {
     /// Adds all steps that were not looked at. A person reads of them only that there are some.
     pub fn skip_rest(&mut self, why: &str) {
         let before = self.lines.len();
-        for step in Step::ALL {
+        for &step in Step::value_variants() {
             if self.found(step).is_none() {
                 self.add(step, Finding::skipped(why), Duration::ZERO);
             }
@@ -305,9 +281,9 @@ mod tests {
     fn every_step_has_a_line_and_what_was_not_looked_at_is_skipped() {
         let mut told = report([(Step::Name, Finding::failed("none", "Ask."))]);
         told.skip_rest("not looked at");
-        assert_eq!(told.lines.len(), Step::ALL.len());
+        assert_eq!(told.lines.len(), Step::value_variants().len());
         let skipped = told.lines.iter().filter(|line| line.finding.verdict == Verdict::Skipped);
-        assert_eq!(skipped.count(), Step::ALL.len() - 1);
+        assert_eq!(skipped.count(), Step::value_variants().len() - 1);
     }
 
     #[test]

@@ -13,8 +13,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// The code of a close without a fault.
-const NORMAL: u16 = 1000;
 /// What stands for the code of a close that gives none (RFC 6455).
 const NO_CODE: u16 = 1005;
 /// How long the other end may take to close, too.
@@ -90,7 +88,7 @@ impl Socket {
     /// Ends it as the protocol has it.
     pub async fn close(mut self) -> io::Result<()> {
         let mut out = BytesMut::new();
-        write(Frame::Close(NORMAL), random()?, &mut out);
+        write(Frame::Close(Close::NORMAL), random()?, &mut out);
         self.io.write_all(&out).await?;
         let closed = async { while !matches!(self.hear().await, Err(_) | Ok(Item::Close(..))) {} };
         // One that does not close finds the connection gone.

@@ -1,7 +1,7 @@
 //! Decides which address of a name is tried first: the one that answered last. A client gives each its time,
 //! one after the other, for every connection.
 
-use super::clients::lock;
+use crate::lock::lock;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

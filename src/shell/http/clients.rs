@@ -13,11 +13,12 @@ use crate::cli::HttpVersion;
 use crate::config::Remote;
 use crate::config::tls::Tls;
 use crate::core::SessionId;
+use crate::lock::lock;
 use reqwest::cookie::{CookieStore, Jar};
 use reqwest::header::{COOKIE, HOST, HeaderValue};
 use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long one attempt to connect may take.
@@ -294,11 +295,6 @@ impl Speaker {
         // One of the tokens is its own.
         Arc::strong_count(&self.token) <= self.room
     }
-}
-
-/// No code panics while it holds one of these locks; where it did, what they hold is whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn spoken(builder: ClientBuilder, protocol: Protocol) -> ClientBuilder {

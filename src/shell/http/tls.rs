@@ -2,6 +2,7 @@
 
 use super::trouble::Reason;
 use crate::config::tls::{Identity, Tls, Unchecked, plain};
+use crate::lock::lock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// How TLS is done with the remote.
@@ -64,7 +65,7 @@ impl Handshake {
 
     /// The last certificate of this host.
     pub(super) fn seen(&self, host: &str) -> Option<Certificate> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(plain(host)).cloned()
+        lock(&self.seen).get(plain(host)).cloned()
     }
 
     /// The remote answered: it takes us for who we are.
@@ -127,8 +128,7 @@ impl ServerCertVerifier for Trust {
             at: Instant::now(),
             is_believed: verified.is_ok(),
         };
-        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(name.to_str().into_owned(), seen);
+        lock(&self.seen).insert(name.to_str().into_owned(), seen);
         verified
     }
 
@@ -167,8 +167,7 @@ struct Shown {
 impl ResolvesClientCert for Shown {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.is_asked_for.store(true, Ordering::Relaxed);
-        // No code panics while it holds the lock.
-        let mut identity = self.identity.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut identity = lock(self.identity.as_ref()?);
         match identity.renewed() {
             None => {}
             Some(Ok(renewed)) => *identity = renewed,
