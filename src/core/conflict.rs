@@ -32,14 +32,12 @@ impl Core {
         }
     }
 
-    /// The agent has lost a session, and with it what it asked and what it was doing, of which from
-    /// version 2 on no request may be open that could fail (V11).
+    /// The agent has lost a session, and with it what it asked and what it was doing.
     pub(super) fn forget_turn(&mut self, scope: &Scope, step: &mut Step<'_>) {
         self.discard_answers(scope);
         self.withdraw(scope, None, step);
-        let (Some(id), Some(session)) = (scope, self.sessions.get_mut(scope)) else { return };
-        if std::mem::take(&mut session.is_running) {
-            self.tell_gap(id, "The agent lost this session in the middle of a turn; the rest of its output may be missing.", step);
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.is_running = false;
         }
     }
 

@@ -71,9 +71,9 @@ impl Core {
                 let what =
                     format!("dropped an event that is no JSON-RPC message, on the stream of {who}");
                 step.log(Level::Warn, what);
-                // It was to be a message, where it begins as one.
+                // It may have been an answer (I19), where it begins as a message.
                 if data.trim_ascii_start().starts_with(b"{") {
-                    self.dropped(scope, step);
+                    self.doubt_sent(scope, step);
                 }
             }
         }

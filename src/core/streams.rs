@@ -77,7 +77,8 @@ impl Core {
                     Level::Warn,
                     format!("dropped a message longer than {limit} bytes (--max-message-bytes)"),
                 );
-                self.dropped(scope, step);
+                // It may have been an answer (I19).
+                self.doubt_sent(scope, step);
             }
             StreamEvent::Progress => self.progress(scope, step),
             StreamEvent::Comment => self.beat(scope, step),
@@ -188,18 +189,6 @@ impl Core {
         }
         self.heard(scope, step);
         self.watch(scope);
-    }
-
-    /// A message could not be read: it may have been an answer (I10, I19).
-    pub(super) fn dropped(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        self.doubt_sent(scope, step);
-        if let Some(id) = scope {
-            self.tell_gap(
-                id,
-                "One of the agent's messages could not be read and is missing here.",
-                step,
-            );
-        }
     }
 
     /// Some of a message came: its stream lives, and is not quiet.

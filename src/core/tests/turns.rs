@@ -167,30 +167,14 @@ fn v6_what_was_asked_is_withdrawn_where_the_agent_speaks_another_version_now() {
 
 #[test]
 fn v11_a_turn_that_goes_on_behind_its_answered_prompt_is_not_lost_in_silence() {
-    let ends: [fn(&mut World) -> String; 3] = [
-        lose,
-        |world| {
-            world.on(1, StreamEvent::Ended(End::Clean));
-            world.on(2, conflict())
-        },
-        |world| {
-            world.on(1, StreamEvent::Ended(End::Clean));
-            world.on(2, refused(404)) + &world.opened(3)
-        },
-    ];
-    for end in ends {
-        let mut world = World::with_session();
-        world.core.opening.version = Some(Bytes::from_static(b"2"));
-        world.line(PROMPT);
-        world.answer(2, response(202));
-        world.says(1, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
-        world.says(1, r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"state_update","state":"running"}}}"#);
-        let told = end(&mut world);
-        assert!(
-            told.contains("in the middle of") && told.contains("agent_message_chunk"),
-            "{told}"
-        );
-    }
+    let mut world = World::with_session();
+    world.core.opening.version = Some(Bytes::from_static(b"2"));
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.says(1, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+    world.says(1, r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"state_update","state":"running"}}}"#);
+    let told = lose(&mut world);
+    assert!(told.contains("in the middle of") && told.contains("agent_message_chunk"), "{told}");
 }
 
 #[test]
