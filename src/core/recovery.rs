@@ -296,6 +296,13 @@ impl Core {
         step.line(Bytes::from(methods::notice(session, text, message_id)));
     }
 
+    /// Something of a session reached the editor: a gap that follows is another (V11).
+    pub(super) fn gap_is_over(&mut self, scope: &Scope) {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.gap_is_told = false;
+        }
+    }
+
     /// Whether the negotiated version is 2 or later.
     pub(super) fn speaks_version_2(&self) -> bool {
         let version =

@@ -163,7 +163,6 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.stream.backoff.reset();
         session.stream.pulse.event(step.now);
-        session.stream.gap_is_told = false;
         let is_numbered = id.as_ref().is_some_and(|id| !id.is_empty());
         let is_repeat = match (&id, &data) {
             (Some(id), Some(data)) if !id.is_empty() => session.stream.seen.is_repeat(id, data),

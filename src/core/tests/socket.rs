@@ -116,6 +116,23 @@ fn w2_a_closed_socket_is_a_lost_connection_whose_sessions_are_restored() {
 }
 
 #[test]
+fn v11_each_turn_that_is_lost_with_its_socket_is_told_of() {
+    let mut world = up();
+    for (stream, turn) in [2, 3, 4].into_iter().enumerate() {
+        world.line(&prompt(turn));
+        world.answer(world.posts.len() - 1, response(202));
+        world.says(stream, &update("x"));
+        world.now += 10_000;
+        let told = world.on(stream, closed(1011));
+        assert_eq!(told.matches("may be missing").count(), 1, "turn {turn}: {told}");
+        let told = back(&mut world, &told);
+        let (number, id) = restore_of(&told);
+        world.answer(number, response(202));
+        world.says(stream + 1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    }
+}
+
+#[test]
 fn w2_what_was_not_written_goes_to_the_next_socket() {
     let mut world = up();
     let told = world.on(0, closed(1012));
