@@ -323,6 +323,9 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         let is_unknown_session = scope.is_some() && !stream.was_attached;
+        if status != 409 {
+            stream.refused_since = None;
+        }
         // The server still writes to one that we do not read any more (R7, R9).
         stream.broke |= status == 409;
         let who = name(scope);
@@ -403,6 +406,9 @@ impl Core {
 
     fn stream_failed(&mut self, scope: &Scope, outcome: Outcome, step: &mut Step<'_>) {
         self.timers.disarm(&Timer::Unopened(scope.clone()));
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.refused_since = None;
+        }
         let (reason, redirect) = match outcome {
             Outcome::NoCredential(reason) => {
                 let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
