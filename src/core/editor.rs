@@ -109,14 +109,7 @@ impl Core {
             session.cancelled = None;
         }
         if method.mends() {
-            // What is replayed from here on is for the editor.
-            session.late_load = None;
-        }
-        if method.mends() && matches!(session.standing, Standing::Failed(_)) {
-            // A fresh stream, never the old one (C3).
-            session.standing = Standing::Sound;
-            session.stream.start_over();
-            self.close_stream(scope, step);
+            self.mend(scope, step);
         }
     }
 

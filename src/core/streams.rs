@@ -7,8 +7,8 @@ use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
-use super::requests::Ledger;
-use super::session::{Lane, Queued, Renewal, Scope, Standing, StreamState, Waiter};
+use super::restore::mends;
+use super::session::{Renewal, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
 use super::{
     Core, Effect, End, Generation, Level, Millis, Open, Outcome, Response, Step, StreamEvent,
@@ -277,6 +277,7 @@ impl Core {
                 }
                 _ => self.cut(&scope, why, step),
             }
+            self.ask_for_restore(&scope, step);
         }
     }
 
@@ -308,7 +309,8 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
-        if may_be_unknown && Self::first_mends(&self.ledger, &session.messages) {
+        let first = session.messages.queue.front();
+        if may_be_unknown && first.is_some_and(|first| mends(&self.ledger, first)) {
             // The request that attaches the session waits: it goes first, and nothing of the old
             // stream counts for the next (R1, C3). What was sent before has little hope.
             if session.attached {
@@ -394,14 +396,6 @@ impl Core {
                 self.reopen_later(scope, step);
             }
         }
-    }
-
-    /// Whether the first message that waits is the editor's load or resume.
-    fn first_mends(ledger: &Ledger, lane: &Lane) -> bool {
-        let Some(Queued { waiter: Waiter::Editor(id), .. }) = lane.queue.front() else {
-            return false;
-        };
-        ledger.place_of(id).is_some_and(|(method, _)| method.mends())
     }
 
     fn stream_failed(&mut self, scope: &Scope, outcome: Outcome, step: &mut Step<'_>) {
@@ -495,6 +489,9 @@ impl Core {
         self.opening_stopped(scope, &failure, step);
         // What was sent may be answered, but on a stream that nobody opens: it is in doubt (R10).
         self.doubt_sent(scope, step);
+        if self.sessions.get(scope).is_some_and(Session::is_restore_unsent) {
+            return self.stop_restore(scope, &failure, step);
+        }
         self.fail_waiting(scope, &failure, step);
     }
 

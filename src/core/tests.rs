@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::methods::Offers;
 use super::*;
 
+mod recovery;
 mod socket;
 
 /// A core and what it did, one line an effect.

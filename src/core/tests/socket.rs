@@ -525,3 +525,22 @@ fn v3_the_replay_of_a_load_that_was_given_up_is_held_back_until_its_answer() {
     world.says(1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(world.says(1, &update("new")), format!("line {}\n", update("new")));
 }
+
+/// The replay of our own may still come; what the editor loads must not be taken for it (V3).
+#[test]
+fn c3_a_load_that_waited_for_a_restore_that_fails_replays_to_the_editor() {
+    let mut world = up();
+    let told = world.on(0, closed(1011));
+    let told = back(&mut world, &told);
+    let (number, _) = restore_of(&told);
+    world.answer(number, response(202));
+    let load = r#"{"jsonrpc":"2.0","id":3,"method":"session/load","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.line(load), "");
+    world.pass(20_000);
+    world.on(1, StreamEvent::Comment);
+    world.pass(20_000);
+    world.on(1, StreamEvent::Comment);
+    assert!(world.pass(20_000).contains(load), "ours was not answered");
+    world.answer(world.posts.len() - 1, response(202));
+    assert_eq!(world.says(1, &update("x")), format!("line {}\n", update("x")));
+}
