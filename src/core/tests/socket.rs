@@ -544,3 +544,16 @@ fn c3_a_load_that_waited_for_a_restore_that_fails_replays_to_the_editor() {
     world.answer(world.posts.len() - 1, response(202));
     assert_eq!(world.says(1, &update("x")), format!("line {}\n", update("x")));
 }
+
+#[test]
+fn l12_a_page_in_place_of_a_socket_stops_the_attempts_until_a_message_asks() {
+    let mut world = up();
+    let told = world.on(0, closed(1011));
+    let list = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/list"}}"#);
+    world.line(&list(2));
+    let (number, _) = restore_of(&told);
+    let told = world.answer(number, response(200));
+    assert!(told.contains("\"kind\":\"http\",\"status\":200"), "what waits fails: {told}");
+    assert_eq!(world.pass(600_000), "", "nobody asks");
+    assert!(world.line(&list(3)).contains("renewed"), "a message asks");
+}
