@@ -145,24 +145,21 @@ fn c3_a_load_of_the_editor_that_waited_for_a_restore_that_fails_mends_the_sessio
 
 #[test]
 fn l12_what_answers_in_place_of_the_agent_stops_the_attempts_until_a_message_asks() {
-    let page = || {
-        Outcome::Response(Response {
-            status: 200,
-            content_type: "text/html".into(),
-            ..Response::default()
-        })
-    };
-    let moved = || Outcome::Redirected { status: 302, reason: "it moved to https://x/".into() };
-    let cases: [(fn() -> Outcome, [&str; 2]); 2] = [
+    let page = Outcome::Response(Response {
+        status: 200,
+        content_type: "text/html".into(),
+        ..Response::default()
+    });
+    let moved = Outcome::Redirected { status: 302, reason: "it moved to https://x/".into() };
+    for (outcome, words) in [
         (page, ["\"kind\":\"http\",\"status\":200", "sign-in page"]),
         (moved, ["\"kind\":\"http\",\"status\":302", "it moved to"]),
-    ];
-    for (outcome, words) in cases {
+    ] {
         let mut world = World::with_session();
         let list = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/list"}}"#);
         world.line(&list(2));
         assert!(world.answer(2, response(410)).contains("initialize"));
-        let told = world.answer(3, outcome());
+        let told = world.answer(3, outcome);
         assert!(words.iter().all(|word| told.contains(word)), "what waits fails: {told}");
         assert_eq!(tries_of_ten_minutes(&mut world), "", "nobody asks");
         assert!(world.line(&list(3)).starts_with("post 4 - renewed"), "a message asks");
