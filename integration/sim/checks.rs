@@ -71,6 +71,8 @@ pub struct Checks {
     pub unlucky: Option<Option<String>>,
     /// Nothing goes wrong: no error of ours may be seen at all.
     pub is_flawless: bool,
+    /// Gaps are told in the conversation (V11).
+    pub notices: bool,
     /// The editor has ended.
     pub has_ended: bool,
     open: BTreeMap<String, Rc<Request>>,
@@ -80,6 +82,8 @@ pub struct Checks {
     lines: BTreeMap<u64, String>,
     /// The sessions with a gap, and the editor's newest message when it was told of.
     gaps: BTreeMap<String, u64>,
+    /// The sessions of which nothing was seen since a gap was told in the conversation.
+    told: BTreeSet<String>,
     /// How often the remote took each.
     taken: BTreeMap<u64, u32>,
     /// What the editor was told did not reach the remote.
@@ -290,6 +294,9 @@ impl Checks {
             return Seen::Other;
         };
         self.passed.push(number);
+        if let Some(session) = &message.session {
+            self.told.remove(session);
+        }
         if !self.seen.insert(number) {
             self.fail("I3", format!("seen twice: {text}"));
         }
@@ -381,6 +388,7 @@ impl Checks {
                 let session = text.split("\"sessionId\":\"").nth(1);
                 let session = session.and_then(|rest| rest.split('"').next());
                 self.complaints.push((now, session.map(str::to_owned)));
+                self.told.extend(session.map(str::to_owned));
                 if self.is_flawless {
                     self.fail("I10", format!("a gap was told where there is none: {text}"));
                 }
@@ -444,6 +452,13 @@ impl Checks {
         }
         self.complaints.push((now, request.session.clone()));
         self.complaints.push((now, None));
+        let is_lost_turn = request.method == "session/prompt"
+            && kind == "connection_lost"
+            && !matches!(delivery.as_deref(), Some("unsent" | "refused"));
+        let is_told = request.session.as_ref().is_some_and(|it| self.told.contains(it));
+        if is_lost_turn && self.notices && !is_told && !self.has_ended {
+            self.fail("V11", format!("the conversation does not tell of this: {text}"));
+        }
         let taken = self.taken.get(&request.number).copied().unwrap_or_default();
         match delivery.as_deref() {
             Some("unsent" | "refused") => {

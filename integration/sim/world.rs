@@ -198,6 +198,7 @@ impl World {
             plan,
         };
         world.checks.is_flawless = world.plan.has_no_faults();
+        world.checks.notices = world.plan.flags.notices;
         world.checks.patience = if world.plan.sleeps() { u64::MAX } else { 120_000 };
         world.checks.unlucky = world.plan.is_isolated.then_some(None);
         for action in world.plan.actions.clone() {

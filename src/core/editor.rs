@@ -85,7 +85,9 @@ impl Core {
             return self.fail(&key, &failure, step);
         }
         self.keep_line(line, &key, method);
-        self.prepare(&session, method, step);
+        if method.mends() {
+            self.mend(&session, step);
+        }
         self.enqueue(session, LaneName::Messages, message, step);
     }
 
@@ -99,21 +101,6 @@ impl Core {
             || method == Method::ResumeSession && methods::asks_for_replay(line)
         {
             self.ledger.will_replay(id);
-        }
-    }
-
-    /// What a request changes before it is posted.
-    fn prepare(&mut self, scope: &Scope, method: Method, step: &mut Step<'_>) {
-        let Some(session) = self.sessions.get_mut(scope) else { return };
-        if method.mends() {
-            // What is replayed from here on is for the editor.
-            session.late_load = None;
-        }
-        if method.mends() && matches!(session.standing, Standing::Failed(_)) {
-            // A fresh stream, never the old one (C3).
-            session.standing = Standing::Sound;
-            session.stream.start_over();
-            self.close_stream(scope, step);
         }
     }
 

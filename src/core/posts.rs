@@ -46,6 +46,9 @@ impl Core {
             session.stream.renewal = Renewal::default();
         }
         self.ask_for_link(step);
+        if lane == LaneName::Messages {
+            self.ask_for_restore(&scope, step);
+        }
         self.pump(&scope, step);
     }
 

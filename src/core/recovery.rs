@@ -8,7 +8,7 @@ use super::error::{Delivery, Failure, Kind};
 use super::link::{Link, answer_to_initialize};
 use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
-use super::posts::Posting;
+use super::posts::{Posting, is_json};
 use super::requests::OWN_REQUEST;
 use super::session::{Backoff, LaneName, Queued, Renewal, Scope, Session, Standing, Waiter};
 use super::timers::Timer;
@@ -44,7 +44,8 @@ pub(super) struct Down {
 /// Why a lost connection is not replaced.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// The remote refuses the credential; a message that comes tries again.
+    /// The remote refuses the credential, or something else answers in its place; a message that comes
+    /// tries again.
     Refused,
     /// The remote speaks another protocol version now (V1).
     ForGood(Failure),
@@ -174,7 +175,8 @@ impl Core {
         self.timers.arm(Timer::Unanswered(post), step.now.plus(self.settings.connect_timeout));
     }
 
-    /// A message asks for the link: a refused credential is tried again (L12).
+    /// A message asks for the link: what was refused is tried again, with the credential as it is then
+    /// (L12).
     pub(super) fn ask_for_link(&mut self, step: &mut Step<'_>) {
         if let Link::Down(down) = &mut self.link
             && matches!(down.stopped, Some(Stopped::Refused))
@@ -208,6 +210,10 @@ impl Core {
                         return self.up_again(connection, &response, step);
                     }
                     Ok((_, _)) => "the remote agent refused to initialize again".to_owned(),
+                    Err(failure) if !is_json(&response) => {
+                        self.hang_up(step);
+                        return self.stop_reconnecting(failure, step);
+                    }
                     Err(failure) => failure.message,
                 };
                 self.hang_up(step);
@@ -223,8 +229,21 @@ impl Core {
                     let failure = Failure::refused(kind, reason, &response);
                     return self.stop_reconnecting(failure, step);
                 }
+                status @ 200..=299 => {
+                    let reason = format!(
+                        "the request for a socket was answered with HTTP {status}; \
+                         a sign-in page or another service may stand in front of the remote agent"
+                    );
+                    let failure = Failure::refused(Kind::Http, reason, &response);
+                    return self.stop_reconnecting(failure, step);
+                }
                 status => format!("the remote agent answered HTTP {status}"),
             },
+            Outcome::Redirected { status, reason } => {
+                let failure = Failure::new(Kind::Http, Delivery::Unsent, reason);
+                let failure = Failure { status: Some(status), ..failure };
+                return self.stop_reconnecting(failure, step);
+            }
             Outcome::NoCredential(reason) => {
                 let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
                 return self.stop_reconnecting(failure, step);
@@ -238,9 +257,7 @@ impl Core {
                 return self.stop_reconnecting(Failure::closed(&close, Delivery::Unsent), step);
             }
             Outcome::Closed(close) => close.to_string(),
-            Outcome::Unsent(reason)
-            | Outcome::Broken(reason)
-            | Outcome::Redirected { reason, .. } => reason,
+            Outcome::Unsent(reason) | Outcome::Broken(reason) => reason,
         };
         let Link::Down(down) = &mut self.link else { return };
         let delay = down.backoff.next(&mut self.chance);
@@ -249,7 +266,7 @@ impl Core {
         self.timers.arm(Timer::Retry, step.now.plus(delay));
     }
 
-    /// The credential is refused, or cannot be had: it is tried again when a message asks (L12).
+    /// It would be the same the next time: it is tried again when a message asks (L12).
     fn stop_reconnecting(&mut self, failure: Failure, step: &mut Step<'_>) {
         if let Link::Down(down) = &mut self.link {
             down.why.clone_from(&failure.message);
@@ -305,6 +322,13 @@ impl Core {
         let message_id = self.speaks_version_2().then(|| self.own_id());
         let message_id = message_id.as_deref().map(|id| id.trim_matches('"'));
         step.line(Bytes::from(methods::notice(session, text, message_id)));
+    }
+
+    /// Something of a session reached the editor: a gap that follows is another (V11).
+    pub(super) fn gap_is_over(&mut self, scope: &Scope) {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.gap_is_told = false;
+        }
     }
 
     /// Whether the negotiated version is 2 or later.

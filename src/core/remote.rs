@@ -58,6 +58,7 @@ impl Core {
             }
             Ok(Message::Notification { method, params }) => {
                 let scope = self.scope_of(scope, &params);
+                self.gap_is_over(&scope);
                 self.note_news(&scope, Method::named(&method), &params, &data, step);
                 self.retire_if_idle(&scope, step);
                 step.line(message::as_line(data));
@@ -94,6 +95,7 @@ impl Core {
         let named = params.session.as_ref().filter(|session| is_header_value(session.as_bytes()));
         let named = named.map(|session| SessionId(Arc::from(&**session)));
         let session = named.or_else(|| scope.clone());
+        self.gap_is_over(&session);
         self.roster.note_message(&session, step.now);
         match self.ledger.ask(id, method, methods::params(data), session, self.epoch) {
             Asked::New(ours) => step.line(message::as_line(message::with_id(data, id, &ours))),
@@ -162,6 +164,7 @@ impl Core {
                 .log(Level::Warn, "dropped an answer of the remote agent that nobody waits for");
         };
         step.line(message::as_line(answer.clone()));
+        self.gap_is_over(&request.session);
         self.roster.note_message(&request.session, step.now);
         if !is_error {
             self.succeeded(&request, answer, step);

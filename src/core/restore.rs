@@ -8,6 +8,7 @@ use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::methods;
+use super::requests::Ledger;
 use super::session::{Queued, Scope, Session, Standing, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, Level, Millis, Step, limits, name};
@@ -29,6 +30,8 @@ pub struct Restore {
     suspected: u32,
     /// It waits for another to end.
     waits: bool,
+    /// It waits until a message or a person asks (L12).
+    pub stopped: bool,
     /// Another loss came meanwhile: once this restore is done, one more follows (V7).
     pub again: bool,
     /// What the session's messages are answered with if it cannot be restored.
@@ -56,6 +59,7 @@ impl Restore {
             since: None,
             suspected: 0,
             waits: false,
+            stopped: false,
             again: false,
             otherwise,
         }
@@ -252,7 +256,11 @@ impl Core {
         let Some(own) = self.own.remove(id) else { return };
         let (Own::Restore(scope) | Own::SignIn(scope)) = &own;
         let Some(restore) = self.restore_of(scope, id) else { return };
-        if failure.delivery == Some(Delivery::Unknown) && restore.broken < limits::BROKEN_RESTORES {
+        if stays(failure) {
+            restore.signed_in &= matches!(own, Own::Restore(_));
+            self.stop_restore(scope, failure, step);
+        } else if may_pass(failure) && restore.broken < limits::BROKEN_RESTORES {
+            restore.signed_in &= matches!(own, Own::Restore(_));
             restore.broken += 1;
             restore.request = None;
             restore.since = None;
@@ -260,6 +268,34 @@ impl Core {
             self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(delay));
         } else {
             self.try_next_way(scope, step);
+        }
+    }
+
+    /// It would be the same the next time: the restore waits until it is asked for, and what waits for
+    /// it fails (L12).
+    pub(super) fn stop_restore(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let Standing::Restoring(restore) = &mut session.standing else { return };
+        restore.stopped = true;
+        restore.waits = false;
+        restore.since = None;
+        if let Some(id) = restore.request.take() {
+            self.forget_own(&id);
+        }
+        self.timers.disarm(&Timer::Restore(scope.clone()));
+        let who = name(scope);
+        step.log(Level::Error, format!("{who} cannot be restored: {}", failure.message));
+        self.fail_waiting(scope, failure, step);
+        self.restore_next(step);
+    }
+
+    /// A message or a person asks for a session whose restore was stopped (L12).
+    pub(super) fn ask_for_restore(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope)
+            && let Standing::Restoring(restore) = &mut session.standing
+            && std::mem::take(&mut restore.stopped)
+        {
+            self.try_restore(scope, step);
         }
     }
 
@@ -383,9 +419,13 @@ impl Core {
         Some(restore)
     }
 
-    /// The session can be used no longer, until the editor loads or resumes it (C3, V9).
+    /// The session can be used no longer, until the editor loads or resumes it (C3, V9). Where it has
+    /// done so already, what came before that fails.
     pub(super) fn stand_failed(&mut self, scope: &Scope, failure: Failure, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
+        let queue = &mut session.messages.queue;
+        let mend = queue.iter().position(|message| mends(&self.ledger, message));
+        let kept = mend.map(|at| queue.split_off(at));
         session.standing = Standing::Failed(failure.clone());
         session.detach();
         session.is_running = false;
@@ -393,7 +433,26 @@ impl Core {
         self.close_stream(scope, step);
         self.withdraw(scope, None, step);
         self.fail_waiting(scope, &failure, step);
+        if let Some(kept) = kept
+            && let Some(session) = self.sessions.get_mut(scope)
+        {
+            session.messages.queue.extend(kept);
+            self.mend(scope, step);
+            self.pump(scope, step);
+        }
         self.restore_next(step);
+    }
+
+    /// The editor loads or resumes a session: what is replayed from here on is for it.
+    pub(super) fn mend(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.late_load = None;
+        if matches!(session.standing, Standing::Failed(_)) {
+            // A fresh stream, never the old one (C3).
+            session.standing = Standing::Sound;
+            session.stream.start_over();
+            self.close_stream(scope, step);
+        }
     }
 
     /// The restore of a scope, if this is its request.
@@ -428,6 +487,12 @@ impl Session {
         }
     }
 
+    /// It is to be restored, and nothing that asks for it is under way.
+    pub(super) fn is_restore_unsent(&self) -> bool {
+        let is_unsent = |id: &RequestId| self.is_waiting(id);
+        self.restore().is_some_and(|restore| restore.request.as_ref().is_none_or(is_unsent))
+    }
+
     /// The connection is lost: the restore that is needed on the next, if one is.
     pub(super) fn restore_anew(&self, otherwise: Failure) -> Option<Restore> {
         let suspected = match self.restore() {
@@ -440,6 +505,22 @@ impl Session {
         };
         Some(Restore { suspected, ..Restore::new(otherwise) })
     }
+}
+
+/// Whether a message is the editor's load or resume.
+pub(super) fn mends(ledger: &Ledger, message: &Queued) -> bool {
+    let Waiter::Editor(id) = &message.waiter else { return false };
+    ledger.place_of(id).is_some_and(|(method, _)| method.mends())
+}
+
+/// Whether the network broke or the remote is not ready (L3): the next try may be better.
+fn may_pass(failure: &Failure) -> bool {
+    failure.delivery == Some(Delivery::Unknown) || matches!(failure.status, Some(502..=504))
+}
+
+/// Whether the next try would fail as this one did, until somebody does something about it (L12).
+fn stays(failure: &Failure) -> bool {
+    failure.kind == Kind::Auth || matches!(failure.status, Some(300..=399))
 }
 
 /// Whether an error answer says that a sign-in is needed first.

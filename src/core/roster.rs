@@ -551,7 +551,7 @@ impl Core {
             Standing::Sound if session.attached => RemoteSide::Attached,
             // It is kept for what it may still say, and nobody restores it.
             Standing::Sound if session.stale_replay => RemoteSide::Lost,
-            Standing::Restoring(_) if self.is_down_for_good() => RemoteSide::Lost,
+            Standing::Restoring(it) if it.stopped || self.is_down_for_good() => RemoteSide::Lost,
             Standing::Sound | Standing::Restoring(_) => RemoteSide::Restoring,
             Standing::Failed(failure) if failure.kind == Kind::SessionLost => RemoteSide::Lost,
             Standing::Failed(_) => RemoteSide::Failed,

@@ -203,7 +203,7 @@ pub struct Stream {
     pub gap: bool,
     /// The editor knows of the gap, and nothing came since (V11).
     pub gap_is_told: bool,
-    /// Since when the server has refused the stream with 409 (R7).
+    /// Since when the server has refused the stream with 409 and nothing else (R7).
     pub refused_since: Option<Millis>,
     /// How the stream shows that it lives (L11).
     pub pulse: Pulse,
@@ -270,6 +270,7 @@ impl Stream {
     pub fn start_over(&mut self) {
         self.cursor = None;
         self.seen.clear();
+        self.refused_since = None;
     }
 
     /// Whether it is away, and the last try to open it failed.

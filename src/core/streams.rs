@@ -7,8 +7,8 @@ use super::error::{Delivery, Failure, Kind};
 use super::link::Link;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
-use super::requests::Ledger;
-use super::session::{Lane, Queued, Renewal, Scope, Standing, StreamState, Waiter};
+use super::restore::mends;
+use super::session::{Renewal, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
 use super::{
     Core, Effect, End, Generation, Level, Millis, Open, Outcome, Response, Step, StreamEvent,
@@ -166,7 +166,6 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.stream.backoff.reset();
         session.stream.pulse.event(step.now);
-        session.stream.gap_is_told = false;
         let is_numbered = id.as_ref().is_some_and(|id| !id.is_empty());
         let is_repeat = match (&id, &data) {
             (Some(id), Some(data)) if !id.is_empty() => session.stream.seen.is_repeat(id, data),
@@ -303,6 +302,7 @@ impl Core {
                 }
                 _ => self.cut(&scope, why, step),
             }
+            self.ask_for_restore(&scope, step);
         }
     }
 
@@ -334,7 +334,8 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
-        if may_be_unknown && Self::first_mends(&self.ledger, &session.messages) {
+        let first = session.messages.queue.front();
+        if may_be_unknown && first.is_some_and(|first| mends(&self.ledger, first)) {
             // The request that attaches the session waits: it goes first, and nothing of the old
             // stream counts for the next (R1, C3). What was sent before has little hope.
             let was_attached = session.attached;
@@ -350,6 +351,9 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         let is_unknown_session = scope.is_some() && !stream.was_attached;
+        if status != 409 {
+            stream.refused_since = None;
+        }
         // The server still writes to one that we do not read any more (R7, R9).
         stream.broke |= status == 409;
         let who = name(scope);
@@ -420,16 +424,11 @@ impl Core {
         }
     }
 
-    /// Whether the first message that waits is the editor's load or resume.
-    fn first_mends(ledger: &Ledger, lane: &Lane) -> bool {
-        let Some(Queued { waiter: Waiter::Editor(id), .. }) = lane.queue.front() else {
-            return false;
-        };
-        ledger.place_of(id).is_some_and(|(method, _)| method.mends())
-    }
-
     fn stream_failed(&mut self, scope: &Scope, outcome: Outcome, step: &mut Step<'_>) {
         self.timers.disarm(&Timer::Unopened(scope.clone()));
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.refused_since = None;
+        }
         let (reason, redirect) = match outcome {
             Outcome::NoCredential(reason) => {
                 let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);
@@ -516,6 +515,9 @@ impl Core {
         self.opening_stopped(scope, &failure, step);
         // What was sent may be answered, but on a stream that nobody opens: it is in doubt (R10).
         self.doubt_sent(scope, step);
+        if self.sessions.get(scope).is_some_and(Session::is_restore_unsent) {
+            return self.stop_restore(scope, &failure, step);
+        }
         self.fail_waiting(scope, &failure, step);
     }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::methods::Offers;
 use super::*;
 
+mod recovery;
 mod socket;
 mod turns;
 
@@ -920,6 +921,25 @@ fn v5_a_lost_connection_answers_what_was_sent_and_keeps_what_was_not() {
     let told = world.pass(30_000);
     assert!(told.contains(r#""id":3,"error""#) && told.contains(r#""id":4,"error""#), "{told}");
     assert!(told.contains(r#""kind":"connect","delivery":"unsent""#), "{told}");
+}
+
+#[test]
+fn v11_a_gap_is_told_where_the_session_has_no_stream_too() {
+    let mut world = World::up();
+    world.line(r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/"}}"#);
+    world.answer(1, response(202));
+    world.says(0, r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#);
+    let Outcome::Response(none) = response(204) else { panic!() };
+    world.on(1, StreamEvent::Refused(none));
+    let session = Some(SessionId("s".into()));
+    world.core.sessions.get_mut(&session).unwrap().stream.gap_is_told = true;
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(0, update), format!("line {update}\n"));
+    world.line(r#"{"jsonrpc":"2.0","id":3,"method":"session/list"}"#);
+    let told = world.answer(3, response(410));
+    assert!(told.contains("may be missing"), "{told}");
 }
 
 #[test]

@@ -116,6 +116,23 @@ fn w2_a_closed_socket_is_a_lost_connection_whose_sessions_are_restored() {
 }
 
 #[test]
+fn v11_each_turn_that_is_lost_with_its_socket_is_told_of() {
+    let mut world = up();
+    for (stream, turn) in [2, 3, 4].into_iter().enumerate() {
+        world.line(&prompt(turn));
+        world.answer(world.posts.len() - 1, response(202));
+        world.says(stream, &update("x"));
+        world.now += 10_000;
+        let told = world.on(stream, closed(1011));
+        assert_eq!(told.matches("may be missing").count(), 1, "turn {turn}: {told}");
+        let told = back(&mut world, &told);
+        let (number, id) = restore_of(&told);
+        world.answer(number, response(202));
+        world.says(stream + 1, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    }
+}
+
+#[test]
 fn w2_what_was_not_written_goes_to_the_next_socket() {
     let mut world = up();
     let told = world.on(0, closed(1012));
@@ -521,4 +538,36 @@ fn i19_an_answer_that_is_too_long_for_a_socket_leaves_no_request_open() {
         world.on(0, StreamEvent::Comment);
     }
     assert!(told.contains("\"id\":2") && told.contains("stream_lost"), "{told}");
+}
+
+/// The replay of our own may still come; what the editor loads must not be taken for it (V3).
+#[test]
+fn c3_a_load_that_waited_for_a_restore_that_fails_replays_to_the_editor() {
+    let mut world = up();
+    let told = world.on(0, closed(1011));
+    let told = back(&mut world, &told);
+    let (number, _) = restore_of(&told);
+    world.answer(number, response(202));
+    let load = r#"{"jsonrpc":"2.0","id":3,"method":"session/load","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.line(load), "");
+    world.pass(20_000);
+    world.on(1, StreamEvent::Comment);
+    world.pass(20_000);
+    world.on(1, StreamEvent::Comment);
+    assert!(world.pass(20_000).contains(load), "ours was not answered");
+    world.answer(world.posts.len() - 1, response(202));
+    assert_eq!(world.says(1, &update("x")), format!("line {}\n", update("x")));
+}
+
+#[test]
+fn l12_a_page_in_place_of_a_socket_stops_the_attempts_until_a_message_asks() {
+    let mut world = up();
+    let told = world.on(0, closed(1011));
+    let list = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/list"}}"#);
+    world.line(&list(2));
+    let (number, _) = restore_of(&told);
+    let told = world.answer(number, response(200));
+    assert!(told.contains("\"kind\":\"http\",\"status\":200"), "what waits fails: {told}");
+    assert_eq!(world.pass(600_000), "", "nobody asks");
+    assert!(world.line(&list(3)).contains("renewed"), "a message asks");
 }

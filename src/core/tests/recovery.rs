@@ -1,0 +1,170 @@
+//! What becomes of a link and of sessions that do not come back at once (V, L12).
+
+use super::*;
+
+const RESUME: Offers = Offers { resume: true, load: false };
+const LOAD: &str = r#"{"jsonrpc":"2.0","id":3,"method":"session/load","params":{"sessionId":"s"}}"#;
+
+/// The answer to our last request.
+fn answer_to_ours(world: &World, rest: &str) -> String {
+    let id = world.core.own_ids;
+    format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}",{rest}}}"#)
+}
+
+/// A restore under way, as POST 2, where nothing comes on the replaced stream any more.
+fn restoring_alone(offers: Offers) -> World {
+    let mut world = restoring(offers);
+    world.on(0, StreamEvent::Ended(End::Clean));
+    world
+}
+
+/// Answers our request, which POST `post` carries, and opens the stream that is asked for then.
+fn answer_ours(world: &mut World, post: usize, rest: &str) -> String {
+    let answer = answer_to_ours(world, rest);
+    let told = world.answer(post, json(200, &answer));
+    if told.contains("open ") { told + &world.opened(world.streams.len() - 1) } else { told }
+}
+
+const DONE: &str = r#""result":{}"#;
+
+/// Lets ten minutes pass: whatever is tried.
+fn tries_of_ten_minutes(world: &mut World) -> String {
+    let told = world.pass(600_000);
+    told.lines().filter(|line| line.contains("post ") || line.contains("open ")).collect()
+}
+
+/// What a POST ends with that would end so the next time, and what the error says.
+fn refusals() -> [(Vec<Outcome>, &'static str); 3] {
+    let moved = || Outcome::Redirected { status: 302, reason: "it moved".into() };
+    [
+        (vec![response(401), response(401)], "\"kind\":\"auth\",\"status\":401"),
+        (vec![Outcome::NoCredential("it is locked away".into())], "\"kind\":\"auth\""),
+        (vec![moved()], "\"kind\":\"http\",\"status\":302"),
+    ]
+}
+
+#[test]
+fn v2_a_restore_for_which_the_remote_is_not_ready_is_tried_again() {
+    for status in [502, 503, 504] {
+        let mut world = restoring_alone(Offers { load: true, ..RESUME });
+        assert_eq!(world.line(PROMPT), "");
+        assert_eq!(world.answer(2, response(status)), "");
+        let told = world.pass(1_000);
+        assert!(told.contains("post 3 s") && told.contains("session/resume"), "{told}");
+        let told = answer_ours(&mut world, 3, DONE);
+        assert!(told.contains(PROMPT), "{told}");
+    }
+}
+
+#[test]
+fn v9_a_restore_for_which_the_remote_is_never_ready_is_given_up() {
+    let mut world = restoring_alone(RESUME);
+    let mut told = world.line(PROMPT);
+    let mut tries = 0;
+    while !told.contains("session_lost") {
+        tries += 1;
+        told = world.answer(world.posts.len() - 1, response(503)) + &world.pass(10_000);
+    }
+    assert_eq!(tries, 6);
+    assert_eq!(tries_of_ten_minutes(&mut world), "");
+}
+
+#[test]
+fn l12_a_restore_that_is_refused_for_the_credential_waits_until_a_message_asks() {
+    for (outcomes, kind) in refusals() {
+        let mut world = restoring_alone(RESUME);
+        world.line(PROMPT);
+        let mut told = String::new();
+        for outcome in outcomes {
+            told = world.answer(world.posts.len() - 1, outcome);
+        }
+        assert!(told.contains(kind), "what waits fails: {told}");
+        assert_eq!(tries_of_ten_minutes(&mut world), "", "it will be the same the next time");
+        assert!(world.line(PROMPT).contains("session/resume"), "a message asks");
+        let last = world.posts.len() - 1;
+        assert!(answer_ours(&mut world, last, DONE).contains(PROMPT));
+    }
+}
+
+#[test]
+fn l12_a_restore_whose_stream_is_refused_for_the_credential_waits_until_a_message_asks() {
+    let mut world = asked_whether_it_lives();
+    world.core.opening.offers = RESUME;
+    world.line(PROMPT);
+    assert!(world.opened(3).contains("open 4 s"));
+    let Outcome::Response(refused) = response(401) else { panic!() };
+    assert_eq!(world.on(4, StreamEvent::Refused(refused.clone())), "open 5 s renewed\n");
+    let told = world.on(5, StreamEvent::Refused(refused));
+    assert!(told.contains("\"kind\":\"auth\""), "what waits fails: {told}");
+    assert_eq!(tries_of_ten_minutes(&mut world), "", "it will be the same the next time");
+    assert_eq!(world.line(PROMPT), "open 6 s\n", "a message asks");
+    assert!(world.opened(6).contains("session/resume"));
+    assert!(answer_ours(&mut world, 2, DONE).contains(PROMPT));
+}
+
+#[test]
+fn e1_a_person_asks_for_a_restore_that_was_refused_for_the_credential() {
+    let mut world = restoring_alone(RESUME);
+    world.answer(2, Outcome::NoCredential("it is locked away".into()));
+    let told = world.step(Event::Inquiry(Ticket(0), Inquiry::Reconnect));
+    assert!(told.contains("session/resume"), "{told}");
+}
+
+#[test]
+fn v4_a_sign_in_for_which_the_remote_is_not_ready_is_repeated() {
+    let mut world = restoring_alone(RESUME);
+    world.core.signed_in =
+        Some(Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"method":"authenticate"}"#));
+    let refusal = r#""error":{"code":-32000,"message":"sign in"}"#;
+    assert!(answer_ours(&mut world, 2, refusal).contains("authenticate"));
+    world.answer(3, response(503));
+    assert!(world.pass(1_000).contains("session/resume"));
+    let told = answer_ours(&mut world, 4, refusal);
+    assert!(told.contains("authenticate"), "{told}");
+    assert!(answer_ours(&mut world, 5, DONE).contains("session/resume"));
+    let told = answer_ours(&mut world, 6, refusal);
+    assert!(!told.contains("authenticate"), "once is enough: {told}");
+}
+
+#[test]
+fn c3_a_load_of_the_editor_that_waited_for_a_restore_that_fails_mends_the_session() {
+    let mut world = restoring_alone(RESUME);
+    let later = PROMPT.replace("\"id\":2", "\"id\":4");
+    for line in [PROMPT, LOAD, &later] {
+        assert_eq!(world.line(line), "");
+    }
+    let failed = answer_to_ours(&world, r#""error":{"code":1,"message":"no"}"#);
+    let told = world.answer(2, json(200, &failed));
+    assert!(told.contains("\"id\":2,\"error\"") && told.contains("session_lost"), "{told}");
+    assert_eq!(told.matches("error").count(), 1, "the load is what mends it: {told}");
+    assert!(told.ends_with("open 6 s\n"), "a fresh stream: {told}");
+    let told = world.opened(6) + &world.pass(limits::REPLAY_QUIET.0);
+    assert!(told.contains(LOAD), "{told}");
+    assert!(world.answer(3, response(202)).contains(&later));
+}
+
+#[test]
+fn l12_what_answers_in_place_of_the_agent_stops_the_attempts_until_a_message_asks() {
+    let page = Outcome::Response(Response {
+        status: 200,
+        content_type: "text/html".into(),
+        ..Response::default()
+    });
+    let moved = Outcome::Redirected { status: 302, reason: "it moved to https://x/".into() };
+    for (outcome, words) in [
+        (page, ["\"kind\":\"http\",\"status\":200", "sign-in page"]),
+        (moved, ["\"kind\":\"http\",\"status\":302", "it moved to"]),
+    ] {
+        let mut world = World::with_session();
+        let list = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/list"}}"#);
+        world.line(&list(2));
+        assert!(world.answer(2, response(410)).contains("initialize"));
+        let told = world.answer(3, outcome);
+        assert!(words.iter().all(|word| told.contains(word)), "what waits fails: {told}");
+        assert_eq!(tries_of_ten_minutes(&mut world), "", "nobody asks");
+        assert!(world.line(&list(3)).starts_with("post 4 - renewed"), "a message asks");
+        let result = r#""result":{"protocolVersion":1}"#;
+        let answer = answer_to_ours(&world, result);
+        assert!(world.answer(4, json(200, &answer)).contains("open 2 -"));
+    }
+}
