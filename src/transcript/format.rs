@@ -649,26 +649,26 @@ pub(super) const CLOSE: &str = "close";
 
 /// The key that names each kind of step, and how the rest of it is read.
 const KINDS: [(&str, Read); 21] = [
-    ("editor", editor),
+    ("editor", |text| one(text).map(Payload::Message).map(Action::Write)),
     ("editor_raw", editor_raw),
     ("editor_hex", editor_hex),
-    ("editor_end", editor_end),
-    ("editor_deaf", editor_deaf),
-    ("signal", signal),
-    ("log_has", log_has),
-    ("log_lacks", log_lacks),
-    ("sees", sees),
-    ("sees_like", sees_like),
+    ("editor_end", |text| one(text).map(|True| Action::EndInput)),
+    ("editor_deaf", |text| one(text).map(|True| Action::CloseOutput)),
+    ("signal", |text| one(text).map(Action::Signal)),
+    ("log_has", |text| one(text).map(|text| Action::Log { text, wanted: true })),
+    ("log_lacks", |text| one(text).map(|text| Action::Log { text, wanted: false })),
+    ("sees", |text| sees(text, Comparison::Equal)),
+    ("sees_like", |text| sees(text, Comparison::Like)),
     ("sees_any_order", sees_any_order),
     ("gets", gets),
     ("answers", answers),
     ("stream", stream),
     ("socket", socket),
-    ("remote", remote),
+    ("remote", |text| one(text).map(|state| Action::Reachable(matches!(state, State::Up)))),
     ("api", api),
-    ("memory_under", memory_under),
-    ("pass", pass),
-    ("quiet", quiet),
+    ("memory_under", |text| one(text).and_then(size).map(Action::MemoryUnder)),
+    ("pass", |text| one(text).and_then(time).map(Action::Pass)),
+    ("quiet", |text| one(text).map(|True| Action::Quiet)),
     ("exit", exit),
 ];
 
@@ -702,13 +702,30 @@ fn parse<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, String> {
     })
 }
 
-fn editor(text: &str) -> Result<Action, String> {
+/// A step of one member, whose value this is. That it is the member of this kind was found out before.
+fn one<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Fields {
-        editor: Box<RawValue>,
+    struct Field<T> {
+        #[serde(
+            rename = "editor",
+            alias = "editor_end",
+            alias = "editor_deaf",
+            alias = "signal",
+            alias = "log_has",
+            alias = "log_lacks",
+            alias = "remote",
+            alias = "memory_under",
+            alias = "pass",
+            alias = "quiet"
+        )]
+        value: T,
     }
-    parse(text).map(|Fields { editor }| Action::Write(Payload::Message(editor)))
+    parse(text).map(|Field { value }| value).map_err(|reason| {
+        // What serde would have in its place are the members of other steps.
+        let unknown = reason.split_once(", expected one of `editor`").map(|(unknown, _)| unknown);
+        unknown.unwrap_or(&reason).to_owned()
+    })
 }
 
 fn editor_raw(text: &str) -> Result<Action, String> {
@@ -739,55 +756,11 @@ fn editor_hex(text: &str) -> Result<Action, String> {
     Ok(Action::Write(Payload::Bytes { bytes, lf: fields.lf }))
 }
 
-fn editor_end(text: &str) -> Result<Action, String> {
+fn sees(text: &str, comparison: Comparison) -> Result<Action, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
-        editor_end: True,
-    }
-    parse(text).map(|Fields { editor_end: True }| Action::EndInput)
-}
-
-fn editor_deaf(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        editor_deaf: True,
-    }
-    parse(text).map(|Fields { editor_deaf: True }| Action::CloseOutput)
-}
-
-fn signal(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        signal: Signal,
-    }
-    parse(text).map(|Fields { signal }| Action::Signal(signal))
-}
-
-fn log_has(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        log_has: String,
-    }
-    parse(text).map(|Fields { log_has: text }| Action::Log { text, wanted: true })
-}
-
-fn log_lacks(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        log_lacks: String,
-    }
-    parse(text).map(|Fields { log_lacks: text }| Action::Log { text, wanted: false })
-}
-
-fn sees(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
+        #[serde(alias = "sees_like")]
         sees: Box<RawValue>,
         #[serde(default)]
         bytes: bool,
@@ -796,22 +769,12 @@ fn sees(text: &str) -> Result<Action, String> {
         save: Option<String>,
     }
     let Fields { sees, bytes, within, save } = parse(text)?;
-    let comparison = if bytes { Comparison::Bytes } else { Comparison::Equal };
+    let comparison = match (comparison, bytes) {
+        (Comparison::Equal, true) => Comparison::Bytes,
+        (_, true) => return Err("`bytes` compares what `sees` gives".to_owned()),
+        (comparison, false) => comparison,
+    };
     Ok(Action::Sees(Sees { messages: vec![sees], comparison, within, save }))
-}
-
-fn sees_like(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        sees_like: Box<RawValue>,
-        #[serde(default, deserialize_with = "duration")]
-        within: Option<Duration>,
-        save: Option<String>,
-    }
-    let Fields { sees_like, within, save } = parse(text)?;
-    let messages = vec![sees_like];
-    Ok(Action::Sees(Sees { messages, comparison: Comparison::Like, within, save }))
 }
 
 fn sees_any_order(text: &str) -> Result<Action, String> {
@@ -927,6 +890,8 @@ fn gets(text: &str) -> Result<Action, String> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnswerFields {
+    /// Which request is answered stands beside the rest: serde's `flatten` would let unknown fields pass.
+    answers: Option<String>,
     status: Option<u16>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -938,6 +903,9 @@ struct AnswerFields {
 
 impl AnswerFields {
     fn read(self) -> Result<Answer, String> {
+        if self.answers.is_some() {
+            return Err("`answers` is a step of its own".to_owned());
+        }
         if let Some(status) = self.status.filter(|status| !matches!(status, 101 | 200..=599)) {
             return Err(format!("{status} is no status of an answer: 101 and 200 to 599 are"));
         }
@@ -970,22 +938,9 @@ fn check_name(name: &str) -> Result<(), String> {
 }
 
 fn answers(text: &str) -> Result<Action, String> {
-    // The fields of an answer stand beside the name: serde's `flatten` would let unknown ones pass.
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        answers: String,
-        status: Option<u16>,
-        #[serde(default)]
-        headers: BTreeMap<String, String>,
-        #[serde(default, deserialize_with = "present")]
-        body: Option<Box<RawValue>>,
-        text: Option<String>,
-        how: Option<Fault>,
-    }
-    let Fields { answers, status, headers, body, text, how } = parse(text)?;
-    let answer = AnswerFields { status, headers, body, text, how }.read()?;
-    Ok(Action::Answers(answers, answer))
+    let mut fields: AnswerFields = parse(text)?;
+    let name = fields.answers.take().ok_or("`answers` names a request")?;
+    Ok(Action::Answers(name, fields.read()?))
 }
 
 fn stream(text: &str) -> Result<Action, String> {
@@ -1090,21 +1045,6 @@ fn socket(text: &str) -> Result<Action, String> {
     Ok(Action::Socket(fields.socket, does))
 }
 
-fn remote(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        remote: State,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    enum State {
-        Down,
-        Up,
-    }
-    parse(text).map(|Fields { remote }| Action::Reachable(matches!(remote, State::Up)))
-}
-
 fn api(text: &str) -> Result<Action, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -1134,39 +1074,6 @@ fn api(text: &str) -> Result<Action, String> {
     Ok(Action::Api(Asks { inquiry, expected, within }))
 }
 
-fn memory_under(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        memory_under: String,
-    }
-    let Fields { memory_under: size } = parse(text)?;
-    match size.parse::<bytesize::ByteSize>() {
-        Ok(bytes) => Ok(Action::MemoryUnder(bytes.as_u64())),
-        Err(_) => Err(format!("{size:?} is no size; write it as 64KiB or 64MiB")),
-    }
-}
-
-fn pass(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        #[serde(deserialize_with = "duration")]
-        pass: Option<Duration>,
-    }
-    let Fields { pass } = parse(text)?;
-    pass.map(Action::Pass).ok_or_else(|| "no time is given".to_owned())
-}
-
-fn quiet(text: &str) -> Result<Action, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        quiet: True,
-    }
-    parse(text).map(|Fields { quiet: True }| Action::Quiet)
-}
-
 fn exit(text: &str) -> Result<Action, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -1176,6 +1083,20 @@ fn exit(text: &str) -> Result<Action, String> {
         within: Option<Duration>,
     }
     parse(text).map(|Fields { exit, within }| Action::Exit { code: exit, within })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Down,
+    Up,
+}
+
+fn size(text: String) -> Result<u64, String> {
+    match text.parse::<bytesize::ByteSize>() {
+        Ok(bytes) => Ok(bytes.as_u64()),
+        Err(_) => Err(format!("{text:?} is no size; write it as 64KiB or 64MiB")),
+    }
 }
 
 fn once() -> usize {
@@ -1200,10 +1121,11 @@ impl<'de> Deserialize<'de> for True {
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text)
-        .map(Some)
-        .map_err(|error| serde::de::Error::custom(format!("{text:?} is no duration: {error}")))
+    time(String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn time(text: String) -> Result<Duration, String> {
+    humantime::parse_duration(&text).map_err(|error| format!("{text:?} is no duration: {error}"))
 }
 
 /// Bytes written as pairs of hexadecimal digits, with or without spaces.
@@ -1394,6 +1316,7 @@ mod tests {
         assert_eq!(refusal(&[HEADER, "{\"quiet\" true}"]).1, "expected `:` in column 10");
         let (_, reason) = refusal(&[HEADER, r#"{"sees":1,"colour":2}"#]);
         assert!(!reason.contains("line 1"), "{reason}");
+        assert_eq!(refusal(&[HEADER, r#"{"quiet":true,"lf":1}"#]).1, "unknown field `lf`");
     }
 
     #[test]
