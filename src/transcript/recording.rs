@@ -41,10 +41,11 @@ const OWN: &str = "acp-tether-";
 const ANYTHING: &str = "\"*\"";
 
 /// A recording under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recording {
-    /// What nobody may see is replaced; `None` where all content is recorded.
-    placeholders: Option<Placeholders>,
+    /// All content is recorded; otherwise placeholders stand for what nobody may see.
+    shows_content: bool,
+    placeholders: Placeholders,
     limit: usize,
     /// The steps that were not taken yet.
     text: String,
@@ -115,7 +116,7 @@ enum Shown {
 }
 
 /// How long a play waits for what the timers of the core do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Time {
     /// The core's next timer.
     deadline: Option<Millis>,
@@ -133,8 +134,7 @@ impl Time {
         let Settings { hold, connect_timeout, post_timeout, orphan_timeout, .. } = settings;
         let times = [*hold, *connect_timeout, *post_timeout, *orphan_timeout];
         let longest = times.into_iter().fold(limits::RETRY_AFTER_CAP, Millis::max);
-        let (clock, known, due) = (Millis(0), Millis(0), BTreeMap::new());
-        Self { deadline: None, clock, known, due, longest }
+        Self { longest, ..Self::default() }
     }
 
     /// How long a play waits for the timers that are due, if any is; the clock of the play goes on.
@@ -165,8 +165,9 @@ impl Time {
 }
 
 /// What the core is told, as far as it matters to what follows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Cause {
+    #[default]
     Other,
     Woke,
     Inquiry(Inquiry),
@@ -198,29 +199,11 @@ impl Recording {
     /// A recording that begins now.
     pub fn new(shows_content: bool, settings: &Settings) -> Self {
         Self {
-            placeholders: (!shows_content).then(Placeholders::default),
+            shows_content,
             limit: settings.max_message_bytes,
-            text: String::new(),
-            cause: Cause::Other,
-            calls: BTreeMap::new(),
             time: Time::new(settings),
-            streams: BTreeMap::new(),
-            never_read: BTreeSet::new(),
-            deletes: 0,
-            half_open: None,
-            saved: BTreeSet::new(),
-            posts: BTreeSet::new(),
             is_socket: settings.transport == Transport::WebSocket,
-            unwritten: BTreeMap::new(),
-            pinged: None,
-            initializing: None,
-            is_down: false,
-            unreached: BTreeMap::new(),
-            is_approximate: false,
-            is_leaving: false,
-            unnoticed: None,
-            hasher: RandomState::new(),
-            unseen: VecDeque::new(),
+            ..Self::default()
         }
     }
 
@@ -535,9 +518,9 @@ impl Recording {
                 let _ = write!(answer, r#","body":{body}"#);
             }
             _ => {
-                let mut shown = match &self.placeholders {
-                    Some(_) => redact::bytes(&response.body, strings == Strings::Refusal),
-                    None => response.body.to_vec(),
+                let mut shown = match self.shows_content {
+                    true => response.body.to_vec(),
+                    false => redact::bytes(&response.body, strings == Strings::Refusal),
                 };
                 // What was not read of it is one byte here.
                 shown.extend(response.truncated.then_some(b'x'));
@@ -566,13 +549,8 @@ impl Recording {
                 if let Some(stream) = self.streams.get_mut(&id.generation) {
                     stream.is_open = true;
                 }
-                let epoch = event_epoch.as_ref().map(|epoch| {
-                    let text = String::from_utf8_lossy(epoch).into_owned();
-                    match &mut self.placeholders {
-                        Some(placeholders) => placeholders.of(&text, false),
-                        None => text,
-                    }
-                });
+                let epoch = event_epoch.as_ref();
+                let epoch = epoch.map(|epoch| self.words(&String::from_utf8_lossy(epoch)));
                 let opened = Response {
                     status: 200,
                     content_type: "text/event-stream".to_owned(),
@@ -848,21 +826,16 @@ impl Recording {
             Some(_) => Cow::from(text.replace(['\n', '\r'], " ")),
             None => Cow::from(text),
         };
-        let shown = match (&mut self.placeholders, strings) {
-            (placeholders, Strings::Ours) => {
-                redact::each_string(&text, |token| match (placeholders.as_mut(), token.is_name) {
-                    _ if token.may_stay() => None,
-                    (_, false) => Some(ANYTHING.to_owned()),
-                    (None, true) => None,
-                    (Some(placeholders), true) => {
-                        Some(format!("\"{}\"", placeholders.of(token.raw, false)))
-                    }
-                })
-            }
-            (Some(placeholders), _) => {
-                redact::json(&text, placeholders, strings == Strings::Refusal)
-            }
-            (None, _) => redact::without_secrets(&text).replace("{\"$ref\"", "{ \"$ref\""),
+        let (placeholders, shows_content) = (&mut self.placeholders, self.shows_content);
+        let shown = match (shows_content, strings) {
+            (_, Strings::Ours) => redact::each_string(&text, |token| match token.is_name {
+                _ if token.may_stay() => None,
+                false => Some(ANYTHING.to_owned()),
+                true if shows_content => None,
+                true => Some(format!("\"{}\"", placeholders.of(token.raw, false))),
+            }),
+            (false, _) => redact::json(&text, placeholders, strings == Strings::Refusal),
+            (true, _) => redact::without_secrets(&text).replace("{\"$ref\"", "{ \"$ref\""),
         };
         if memchr::memmem::find(shown.as_bytes(), OWN.as_bytes()).is_none() {
             return Some(shown);
@@ -883,14 +856,24 @@ impl Recording {
         !self.saved.is_empty() && memchr::memmem::find(bytes, OWN.as_bytes()).is_some()
     }
 
+    /// Words of the remote as they may be shown.
+    fn words(&mut self, text: &str) -> String {
+        match self.shows_content {
+            true => text.to_owned(),
+            false => self.placeholders.of(text, false),
+        }
+    }
+
     /// Bytes as they may be shown: JSON by its strings, anything else byte by byte.
     fn shown(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let Some(placeholders) = &mut self.placeholders else { return bytes.to_vec() };
+        if self.shows_content {
+            return bytes.to_vec();
+        }
         let json = std::str::from_utf8(bytes)
             .ok()
             .filter(|text| serde_json::from_str::<&RawValue>(text).is_ok());
         match json {
-            Some(text) => redact::json(text, placeholders, false).into_bytes(),
+            Some(text) => redact::json(text, &mut self.placeholders, false).into_bytes(),
             None => redact::bytes(bytes, false),
         }
     }

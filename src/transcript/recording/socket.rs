@@ -59,10 +59,7 @@ impl Recording {
     }
 
     pub(super) fn close(&mut self, Close { code, reason }: &Close) -> String {
-        let shown = match &mut self.placeholders {
-            Some(placeholders) => placeholders.of(reason, false),
-            None => reason.clone(),
-        };
+        let shown = self.words(reason);
         let shown = &shown[..shown.floor_char_boundary(REASON)];
         match shown {
             "" => format!(r#""close":{code}"#),
