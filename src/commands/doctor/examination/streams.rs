@@ -10,7 +10,9 @@ use crate::core::methods::probe;
 use crate::shell::http::inspection::{Answered, Lost, Opened, Stream};
 use crate::wire::sse::Item;
 use bytes::Bytes;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 /// How long the head of a stream may take before a message is sent to bring it out.
@@ -81,8 +83,7 @@ impl Examination<'_> {
         let message = probe(&self.id(), offered.list);
         let mut opening = Box::pin(self.link.listen(connection, None));
         if let Ok(opened) = timeout(HEAD, &mut opening).await {
-            let after = begun.elapsed();
-            return told(opened, Opening::Opened { after });
+            return told(opened, Opening::Opened(begun.elapsed()));
         }
         let asked = Instant::now();
         let asking = async {
@@ -92,14 +93,14 @@ impl Examination<'_> {
         };
         let opened = tokio::select! {
             opened = timeout(ANSWER, &mut opening) => opened,
-            () = asking => return (Opening::Silent { after: begun.elapsed() }, None),
+            () = asking => return (Opening::Silent(begun.elapsed()), None),
         };
         let after = begun.elapsed();
         match opened {
             // What is not held back comes when it comes, whatever is sent meanwhile.
-            Ok(opened) if asked.elapsed() < BROUGHT => told(opened, Opening::Late { after }),
-            Ok(opened) => told(opened, Opening::Slow { after }),
-            Err(_) => (Opening::Silent { after }, None),
+            Ok(opened) if asked.elapsed() < BROUGHT => told(opened, Opening::Late(after)),
+            Ok(opened) => told(opened, Opening::Slow(after)),
+            Err(_) => (Opening::Silent(after), None),
         }
     }
 
@@ -123,16 +124,13 @@ impl Examination<'_> {
             Ok(Err(lost)) => return Talk::Lost(verdicts::reason(&lost)),
             Err(_) => return Talk::Lost("it takes too long".to_owned()),
         }
-        let heard = timeout(ANSWER, async {
-            loop {
-                match stream.next().await {
-                    Ok(Item::Event { data: Some(data), id: cursor }) if answers(&data, &id) => {
-                        return Ok(cursor.filter(|cursor| !cursor.is_empty()));
-                    }
-                    Ok(Item::Comment) => *heartbeats += 1,
-                    Ok(_) => {}
-                    Err(reason) => return Err(reason),
+        let heard = first(stream, ANSWER, |item| {
+            *heartbeats += usize::from(item == Item::Comment);
+            match item {
+                Item::Event { data: Some(data), id: cursor } if answers(&data, &id) => {
+                    Some(cursor.filter(|cursor| !cursor.is_empty()))
                 }
+                _ => None,
             }
         });
         let heard = heard.await;
@@ -155,21 +153,9 @@ impl Examination<'_> {
         let ended = self.end(connection).await;
         self.connection = None;
         self.closing = Some((verdicts::closing(&ended), begun.elapsed()));
-        let comes = timeout(REST, async {
-            loop {
-                match stream.next().await {
-                    Ok(Item::Event { data: Some(data), .. }) => {
-                        if matches!(message::read(&data), Ok(Message::Answer { .. })) {
-                            return true;
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(_) => return false,
-                }
-            }
-        });
-        match comes.await {
-            Ok(true) => Talk::Flushed { after },
+        let is_answer = |data: &Bytes| matches!(message::read(data), Ok(Message::Answer { .. }));
+        match first(stream, REST, |item| data(item).filter(is_answer)).await {
+            Ok(Ok(_)) => Talk::Flushed { after },
             _ => Talk::Unanswered { after },
         }
     }
@@ -194,18 +180,8 @@ impl Examination<'_> {
             tries += 1;
         };
         let last = self.last_id();
-        let comes = timeout(patience, async {
-            loop {
-                match stream.next().await {
-                    Ok(Item::Event { data: Some(data), .. }) if answers(&data, &last) => {
-                        return true;
-                    }
-                    Ok(_) => {}
-                    Err(_) => return false,
-                }
-            }
-        });
-        Ok(comes.await.unwrap_or(false))
+        let comes = first(&mut stream, patience, |item| data(item).filter(|it| answers(it, &last)));
+        Ok(matches!(comes.await, Ok(Ok(_))))
     }
 }
 
@@ -219,14 +195,33 @@ fn told(opened: Result<Opened, Lost>, opening: Opening) -> (Opening, Option<Box<
 
 /// Counts the signs of life of a stream for this long; tells how it ended, if it did.
 async fn watch(stream: &mut Stream, heartbeats: &mut usize, watched: Duration) -> Option<String> {
-    let end = timeout(watched, async {
+    let end = first(stream, watched, |item| {
+        *heartbeats += usize::from(item == Item::Comment);
+        None::<Infallible>
+    });
+    end.await.ok()?.err()
+}
+
+/// Reads a stream for this long at the most, until something on it is what is wanted, or it ends.
+async fn first<T>(
+    stream: &mut Stream,
+    patience: Duration,
+    mut wanted: impl FnMut(Item) -> Option<T>,
+) -> Result<Result<T, String>, Elapsed> {
+    let found = async {
         loop {
-            match stream.next().await {
-                Ok(Item::Comment) => *heartbeats += 1,
-                Ok(_) => {}
-                Err(why) => return why,
+            if let Some(found) = wanted(stream.next().await?) {
+                return Ok(found);
             }
         }
-    });
-    end.await.ok()
+    };
+    timeout(patience, found).await
+}
+
+/// The message of an event.
+fn data(item: Item) -> Option<Bytes> {
+    match item {
+        Item::Event { data, .. } => data,
+        _ => None,
+    }
 }

@@ -17,22 +17,15 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum Opening {
     /// Its head came after this time.
-    Opened {
-        after: Duration,
-    },
+    Opened(Duration),
     /// The same, which was long.
-    Slow {
-        after: Duration,
-    },
+    Slow(Duration),
     /// The same, but not before there was a message to bring.
-    Late {
-        after: Duration,
-    },
+    Late(Duration),
     Refused(Response),
     Lost(Lost),
-    Silent {
-        after: Duration,
-    },
+    /// It did not come in this time.
+    Silent(Duration),
 }
 
 /// What came of a request whose answer is awaited on the stream.
@@ -66,14 +59,12 @@ const BUFFERED: &str = "Something on the way keeps the stream until there is mor
 
 pub fn stream(opening: &Opening) -> Finding {
     match opening {
-        Opening::Opened { after, .. } => Finding::ok(format!("open after {}", seconds(*after))),
-        Opening::Slow { after } => Finding::note(
+        Opening::Opened(after) => Finding::ok(format!("open after {}", seconds(*after))),
+        Opening::Slow(after) => Finding::note(
             format!("open after {}", seconds(*after)),
             "The agent, or what stands before it, takes long to open a stream. That time is lost at every start.",
         ),
-        Opening::Late { after } => {
-            Finding::ok(format!("open after {}, see below", seconds(*after)))
-        }
+        Opening::Late(after) => Finding::ok(format!("open after {}, see below", seconds(*after))),
         Opening::Refused(response) if response.status == 200 => Finding::failed(
             format!(
                 "GET is answered with {}, not with an event stream",
@@ -91,7 +82,7 @@ pub fn stream(opening: &Opening) -> Finding {
             format!("GET is not answered: {}", reason(lost)),
             "Answers come on a stream that is opened by GET: let GET of this path pass to the agent.",
         ),
-        Opening::Silent { after } => Finding::failed(
+        Opening::Silent(after) => Finding::failed(
             format!("GET is not answered in {}", seconds(*after)),
             format!("The agent answers GET at once, with the head of its stream. {BUFFERED}"),
         ),
@@ -117,7 +108,7 @@ pub fn measured() -> Finding {
 }
 
 pub fn buffering(opening: &Opening, talk: &Talk) -> Finding {
-    if let Opening::Late { after } = opening {
+    if let Opening::Late(after) = opening {
         let after = seconds(*after);
         let found = format!("the stream's head came only with the first message, after {after}");
         return Finding::failed(found, BUFFERED);
@@ -221,7 +212,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_slow_is_noted_and_one_that_is_held_back_fails() {
         let second = Duration::from_secs(1);
-        let open = Opening::Opened { after: second };
+        let open = Opening::Opened(second);
         let talks = [
             (Talk::Answered { after: second, id: None }, Verdict::Ok),
             (Talk::Answered { after: second * 2, id: None }, Verdict::Note),
@@ -236,7 +227,7 @@ mod tests {
         for (talk, expected) in talks {
             assert_eq!(buffering(&open, &talk).verdict, expected, "{talk:?}");
         }
-        let late = Opening::Late { after: second };
+        let late = Opening::Late(second);
         assert_eq!(buffering(&late, &Talk::Direct).verdict, Verdict::Failed);
     }
 
