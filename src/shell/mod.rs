@@ -332,12 +332,7 @@ impl Shell {
             (Effect::Reply(ticket, reply), _) => self.inquiries.replied(ticket, reply),
             (Effect::Changed, _) => self.inquiries.changed(),
             (Effect::Rpc(ticket, request), _) => self.call(ticket, request),
-            (Effect::Post(post), Some(remote)) => remote.post(post),
-            (Effect::Abandon(id), Some(remote)) => remote.abandon(id),
-            (Effect::Open(open), Some(remote)) => remote.open(open),
-            (Effect::Close(stream), Some(remote)) => remote.close(&stream),
-            (Effect::Ping(stream), Some(remote)) => remote.ping(&stream),
-            (Effect::Delete(connection), Some(remote)) => remote.delete(connection),
+            (effect, Some(remote)) => remote.perform(effect),
             (_, None) => tracing::error!("there is no remote to speak to"),
         }
     }

@@ -3,7 +3,7 @@
 use super::http::{Batch, Http};
 use super::websocket::WebSocket;
 use crate::config::Remote;
-use crate::core::{Connection, Event, Open, Post, PostId, StreamId, socket};
+use crate::core::{Effect, Event, socket};
 use tokio::sync::mpsc;
 
 /// What is under way with the remote.
@@ -27,46 +27,23 @@ impl Transport {
         }
     }
 
-    pub(super) fn post(&mut self, post: Post) {
-        match self {
-            Self::Http(http) => http.post(post),
-            Self::WebSocket(socket) => socket.post(post),
-        }
-    }
-
-    pub(super) fn abandon(&mut self, id: PostId) {
-        match self {
-            Self::Http(http) => http.abandon(id),
-            Self::WebSocket(socket) => socket.abandon(id),
-        }
-    }
-
-    pub(super) fn open(&mut self, open: Open) {
-        match self {
-            Self::Http(http) => http.open(open),
-            Self::WebSocket(socket) => socket.open(open),
-        }
-    }
-
-    pub(super) fn close(&mut self, stream: &StreamId) {
-        match self {
-            Self::Http(http) => http.close(stream),
-            Self::WebSocket(socket) => socket.close(stream),
-        }
-    }
-
-    /// HTTP has its own pings.
-    pub(super) fn ping(&mut self, stream: &StreamId) {
-        match self {
-            Self::Http(_) => {}
-            Self::WebSocket(socket) => socket.ping(stream),
-        }
-    }
-
-    pub(super) fn delete(&mut self, connection: Connection) {
-        match self {
-            Self::Http(http) => http.delete(connection),
-            Self::WebSocket(socket) => socket.delete(),
+    /// Does what is to be done with the remote; the rest is for the shell itself.
+    pub(super) fn perform(&mut self, effect: Effect) {
+        match (self, effect) {
+            (Self::Http(http), Effect::Post(post)) => http.post(post),
+            (Self::Http(http), Effect::Abandon(id)) => http.abandon(id),
+            (Self::Http(http), Effect::Open(open)) => http.open(open),
+            (Self::Http(http), Effect::Close(stream)) => http.close(&stream),
+            (Self::Http(_), Effect::Ping(_)) => {} // It has its own.
+            (Self::Http(http), Effect::Delete(connection)) => http.delete(connection),
+            (Self::WebSocket(socket), Effect::Post(post)) => socket.post(post),
+            (Self::WebSocket(socket), Effect::Abandon(id)) => socket.abandon(id),
+            (Self::WebSocket(socket), Effect::Open(open)) => socket.open(open),
+            (Self::WebSocket(socket), Effect::Close(stream)) => socket.close(&stream),
+            (Self::WebSocket(socket), Effect::Ping(stream)) => socket.ping(&stream),
+            (Self::WebSocket(socket), Effect::Delete(_)) => socket.delete(),
+            (_, Effect::Line(_) | Effect::Log(..) | Effect::Exit) => {}
+            (_, Effect::Reply(..) | Effect::Changed | Effect::Rpc(..)) => {}
         }
     }
 
