@@ -93,7 +93,7 @@ impl<'a> Loopback<'a> {
     pub(crate) async fn look(&self) -> io::Result<Found> {
         let directory = Directory::open(self.runtime)?;
         let mut records = directory.records()?;
-        records.sort_by(|one, other| (one.started_at, &one.id).cmp(&(other.started_at, &other.id)));
+        records.sort_by_key(|record| (record.process.started_at, record.process.id.clone()));
         let instances = records.into_iter().map(async |record| {
             let instance = Instance { record, client: self.client.clone() };
             (instance.health().await, instance)
@@ -102,8 +102,10 @@ impl<'a> Loopback<'a> {
         for (health, instance) in join_all(instances).await {
             match health {
                 Health::Named => found.running.push(instance),
-                Health::Silent if is_alive(instance.record.pid) => found.silent.push(instance),
-                Health::Silent | Health::Gone => directory.remove(&instance.record.id),
+                Health::Silent if is_alive(instance.record.process.pid) => {
+                    found.silent.push(instance)
+                }
+                Health::Silent | Health::Gone => directory.remove(&instance.record.process.id),
             }
         }
         Ok(found)
@@ -132,7 +134,7 @@ impl Instance {
             };
             let body = body(answer, HEALTH_BYTES).await.unwrap_or_default();
             match serde_json::from_slice(&body) {
-                Ok(Named { id }) if id == self.record.id => Health::Named,
+                Ok(Named { id }) if id == self.record.process.id => Health::Named,
                 Ok(_) => Health::Gone,
                 Err(_) => Health::Silent,
             }

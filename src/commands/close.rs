@@ -42,7 +42,7 @@ async fn close(flags: &Close) -> std::io::Result<(End, String)> {
         Loopback::new(flags.runtime.chosen().as_deref())?.look().await?;
     if let Some(wanted) = &flags.instance {
         for instances in [&mut running, &mut silent] {
-            instances.retain(|instance| instance.record.id.starts_with(wanted.as_str()));
+            instances.retain(|instance| instance.record.process.id.starts_with(wanted.as_str()));
         }
     }
     let mut listed = Vec::new();
@@ -92,7 +92,8 @@ fn found(mut listed: Vec<Listed>, wanted: &str) -> Option<Result<Listed, Vec<Lis
 
 /// Nobody who answered has the session.
 fn not_found(named: &impl Display, silent: &[Instance]) -> (End, String) {
-    let silent: Vec<_> = silent.iter().map(|instance| printable(&instance.record.id)).collect();
+    let silent: Vec<_> =
+        silent.iter().map(|instance| printable(&instance.record.process.id)).collect();
     match silent.is_empty() {
         true => {
             let text = format!("no session {named} is listed; see `acp-tether sessions`");
@@ -110,7 +111,7 @@ fn choice(named: &impl Display, several: &[Listed]) -> String {
     let all: Vec<_> = several
         .iter()
         .map(|Listed { instance, session }| {
-            format!("{} --instance {}", printable(session), instance.record.id)
+            format!("{} --instance {}", printable(session), instance.record.process.id)
         })
         .collect();
     format!("{named} is known to several instances: name one of\n  {}", all.join("\n  "))

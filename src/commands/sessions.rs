@@ -123,7 +123,7 @@ async fn follow(instance: Instance, tell: mpsc::UnboundedSender<News>) {
 }
 
 fn key(instance: &Instance) -> (u64, String) {
-    (instance.record.started_at, instance.record.id.clone())
+    (instance.record.process.started_at, instance.record.process.id.clone())
 }
 
 /// How it is shown.

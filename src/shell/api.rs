@@ -69,7 +69,8 @@ impl Api {
     /// Serves until the process ends, to those who know the record.
     pub(super) fn serve(self, record: &Record, asking: Asking, methods: Methods) -> io::Result<()> {
         let door = Arc::new(Door::new(self.port(), record.token.clone()));
-        let router = router(Served { id: record.id.as_str().into(), asking, methods }, door);
+        let router =
+            router(Served { id: record.process.id.as_str().into(), asking, methods }, door);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let serve = move || match runtime.block_on(connections::accept(self.listener, router)) {
             Ok(never) => match never {},
@@ -147,7 +148,8 @@ async fn rpc(State(served): State<Served>, body: Bytes) -> Response {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::inquiries::{Inquiries, Instance};
+    use super::super::inquiries::Inquiries;
+    use super::super::instances::Process;
     use super::super::token::Token;
     use super::*;
     use axum::http::Request;
@@ -158,7 +160,7 @@ mod tests {
     async fn a5_a_process_that_is_slow_is_told_from_a_request_that_does_not_come_whole() {
         let token = Token::fresh().unwrap();
         // Nobody puts what is asked to the core.
-        let inquiries = Inquiries::new(Instance::new(None));
+        let inquiries = Inquiries::new(Process::new(None));
         let asking = inquiries.asking();
         let served = Served { id: "id".into(), methods: Methods::new(asking.clone()), asking };
         let service =

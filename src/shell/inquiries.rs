@@ -1,17 +1,13 @@
 //! Decides when the core is asked how everything stands: for each who asks, and for all who watch
 //! together, once a change and not more often than they need it.
 
-use super::clock::{self, Clock};
-use super::instances::{Entry, Record};
-use super::token::Token;
-use crate::config::{self, Remote};
+use super::clock::Clock;
+use super::instances::{Entry, Process};
 use crate::core::methods::Editor;
 use crate::core::roster::{self, Inquiry, Reply, SessionDocument, Status, Ticket};
 use crate::core::{Epoch, Event};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::process;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,50 +20,10 @@ const WATCHERS: usize = 32;
 /// The time between two documents for those who watch: ten a second are as good as all.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is known of this process without the core (A3).
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Instance {
-    pub(super) id: String,
-    pub(super) pid: u32,
-    pub(super) version: &'static str,
-    /// Milliseconds since 1970.
-    pub(super) started_at: u64,
-    /// The URL of the remote, redacted (X1).
-    pub(super) remote: String,
-}
-
-impl Instance {
-    /// This process, before it speaks to its remote.
-    pub(super) fn new(remote: Option<&Remote>) -> Self {
-        Self {
-            id: format!("{:016x}", RandomState::new().build_hasher().finish()),
-            pid: process::id(),
-            version: env!("CARGO_PKG_VERSION"),
-            started_at: clock::now(),
-            remote: remote.map(|remote| config::redacted(&remote.url)).unwrap_or_default(),
-        }
-    }
-
-    /// What others must know to ask it.
-    pub(super) fn record(&self, port: u16, token: Token) -> Record {
-        Record {
-            id: self.id.clone(),
-            pid: self.pid,
-            port,
-            token,
-            started_at: self.started_at,
-            version: self.version.to_owned(),
-            remote: self.remote.clone(),
-            editor: None,
-        }
-    }
-}
-
 /// How everything stands. It is written out by who asked, and not where the editor's messages pass.
 #[derive(Debug)]
 pub(super) struct Report {
-    instance: Arc<Instance>,
+    process: Arc<Process>,
     status: Status,
     clock: Clock,
     written: OnceLock<Arc<str>>,
@@ -86,7 +42,7 @@ impl Report {
         #[serde(rename_all = "camelCase")]
         struct Named<'a> {
             #[serde(flatten)]
-            instance: &'a Instance,
+            process: &'a Process,
             #[serde(skip_serializing_if = "Option::is_none")]
             editor: Option<&'a Editor>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +52,7 @@ impl Report {
             let status = self.told();
             let (editor, protocol_version) =
                 (self.status.editor.as_ref(), self.status.protocol_version);
-            let instance = Named { instance: &self.instance, editor, protocol_version };
+            let instance = Named { process: &self.process, editor, protocol_version };
             written(&Document { instance, status }).into()
         };
         Arc::clone(self.written.get_or_init(write))
@@ -172,7 +128,7 @@ enum Asker {
 /// What was asked of the core, and who is to be told of changes.
 #[derive(Debug)]
 pub(super) struct Inquiries {
-    instance: Arc<Instance>,
+    pub(super) process: Arc<Process>,
     pub(super) clock: Clock,
     /// Our record, if others can find us.
     pub(super) entry: Option<Entry>,
@@ -188,10 +144,10 @@ pub(super) struct Inquiries {
 }
 
 impl Inquiries {
-    pub(super) fn new(instance: Instance) -> Self {
+    pub(super) fn new(process: Process) -> Self {
         let (asking, asked) = mpsc::channel(WAITING);
         Self {
-            instance: Arc::new(instance),
+            process: Arc::new(process),
             clock: Clock::start(),
             entry: None,
             asking,
@@ -206,10 +162,6 @@ impl Inquiries {
 
     pub(super) fn asking(&self) -> Asking {
         Asking(self.asking.clone())
-    }
-
-    pub(super) fn instance(&self) -> &Instance {
-        &self.instance
     }
 
     /// Waits for the next question to the core. Nothing is lost where this is dropped.
@@ -284,8 +236,8 @@ impl Inquiries {
         if let Some(entry) = self.entry.as_mut().filter(|_| status.link.epoch > Epoch(0)) {
             drop(entry.name_editor(status.editor.as_ref()));
         }
-        let (instance, clock) = (Arc::clone(&self.instance), self.clock.clone());
-        Arc::new(Report { instance, status, clock, written: OnceLock::new() })
+        let (process, clock) = (Arc::clone(&self.process), self.clock.clone());
+        Arc::new(Report { process, status, clock, written: OnceLock::new() })
     }
 }
 
@@ -305,7 +257,7 @@ mod tests {
     impl Desk {
         fn new() -> Self {
             let core = Core::new(Settings::default());
-            Self { inquiries: Inquiries::new(Instance::new(None)), core }
+            Self { inquiries: Inquiries::new(Process::new(None)), core }
         }
 
         /// Puts the next inquiry to the core; `false` where there is none for an hour.

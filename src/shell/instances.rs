@@ -1,13 +1,17 @@
 //! Decides where the processes of one user find each other (A2): one record a process, in a directory
 //! that nobody else can read or write.
 
+use super::clock;
 use super::token::Token;
+use crate::config::{self, Remote};
 use crate::core::methods::Editor;
 use crate::lock::lock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, FileTimes, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -21,24 +25,45 @@ const DRAFT_LEFT: Duration = Duration::from_secs(60);
 /// A record is smaller than this. A larger file is none.
 const RECORD_BYTES: u64 = 64 * 1024;
 
-/// What a process tells of itself. Whoever can read it may call its API.
+/// What a process is, whatever happens to its session (A3).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record {
-    /// Names the process; unique.
+pub struct Process {
+    /// Names it; unique.
     pub id: String,
     /// Its process id.
     pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// When it started, in milliseconds since 1970.
+    pub started_at: u64,
+    /// The URL of its remote, redacted (X1).
+    pub remote: String,
+}
+
+impl Process {
+    /// This one, with its remote.
+    pub(super) fn new(remote: Option<&Remote>) -> Self {
+        Self {
+            id: format!("{:016x}", RandomState::new().build_hasher().finish()),
+            pid: process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: clock::now(),
+            remote: remote.map(|remote| config::redacted(&remote.url)).unwrap_or_default(),
+        }
+    }
+}
+
+/// What a process tells of itself. Whoever can read it may call its API.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The process.
+    #[serde(flatten)]
+    pub process: Process,
     /// The port of its API at 127.0.0.1.
     pub port: u16,
     /// What its API asks for.
     pub token: Token,
-    /// When it started, in milliseconds since 1970.
-    pub started_at: u64,
-    /// Its version.
-    pub version: String,
-    /// The URL of its remote, redacted (X1).
-    pub remote: String,
     /// Its editor, once that has said who it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub editor: Option<Editor>,
@@ -74,10 +99,10 @@ impl Directory {
 
     /// Puts a record there. It is there whole, or not at all.
     fn put(&self, record: &Record) -> io::Result<()> {
-        let draft = self.path(&record.id, DRAFT);
+        let draft = self.path(&record.process.id, DRAFT);
         let written = create_private(&draft)
             .and_then(|mut file| file.write_all(&serde_json::to_vec(record)?))
-            .and_then(|()| fs::rename(&draft, self.path(&record.id, RECORD)));
+            .and_then(|()| fs::rename(&draft, self.path(&record.process.id, RECORD)));
         if written.is_err() {
             // There may be none.
             let _ = fs::remove_file(&draft);
@@ -90,7 +115,7 @@ impl Directory {
     fn keep(&self, record: &Record) -> io::Result<()> {
         let now = SystemTime::now();
         let times = FileTimes::new().set_accessed(now).set_modified(now);
-        match OpenOptions::new().write(true).open(self.path(&record.id, RECORD)) {
+        match OpenOptions::new().write(true).open(self.path(&record.process.id, RECORD)) {
             Ok(file) => file.set_times(times),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.make()?;
@@ -120,7 +145,9 @@ impl Directory {
         let records = paths.iter().filter(|path| has_extension(path, RECORD));
         // What is named otherwise than its id cannot be one of ours.
         Ok(records
-            .filter_map(|path| read(path).filter(|record| *path == self.path(&record.id, RECORD)))
+            .filter_map(|path| {
+                read(path).filter(|record| *path == self.path(&record.process.id, RECORD))
+            })
             .collect())
     }
 
@@ -193,7 +220,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(record) = lock(&self.kept.record).take() {
-            self.kept.directory.remove(&record.id);
+            self.kept.directory.remove(&record.process.id);
         }
     }
 }
@@ -296,19 +323,15 @@ mod tests {
 
     fn record(id: &str) -> Record {
         Record {
-            id: id.to_owned(),
-            pid: 1,
+            process: Process { id: id.to_owned(), ..Process::new(None) },
             port: 1,
             token: Token::fresh().unwrap(),
-            started_at: 1,
-            version: "1".to_owned(),
-            remote: "http://127.0.0.1/acp".to_owned(),
             editor: None,
         }
     }
 
     fn names(directory: &Directory) -> Vec<String> {
-        directory.records().unwrap().into_iter().map(|record| record.id).collect()
+        directory.records().unwrap().into_iter().map(|record| record.process.id).collect()
     }
 
     #[tokio::test]

@@ -24,8 +24,8 @@ mod websocket;
 use self::api::Api;
 pub(crate) use self::clock::now;
 use self::http::Batch;
-use self::inquiries::{Inquiries, Instance};
-use self::instances::{Directory, Entry, Record};
+use self::inquiries::Inquiries;
+use self::instances::{Directory, Entry, Process, Record};
 use self::methods::Methods;
 use self::record::Recorder;
 use self::stdio::Output;
@@ -131,7 +131,7 @@ impl Shell {
     fn new(config: Config, output: Output) -> Self {
         let (ends_sender, ends) = mpsc::unbounded_channel();
         let (batches_sender, batches) = mpsc::channel(http::BATCHES);
-        let inquiries = Inquiries::new(Instance::new(config.remote.as_ref()));
+        let inquiries = Inquiries::new(Process::new(config.remote.as_ref()));
         Self {
             code: config.exit_code(),
             methods: Methods::new(inquiries.asking()),
@@ -170,7 +170,8 @@ impl Shell {
     fn serve(&mut self, address: SocketAddr) -> io::Result<Record> {
         let api = Api::bind(address)
             .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
-        let record = self.inquiries.instance().record(api.port(), Token::fresh()?);
+        let process = Process::clone(&self.inquiries.process);
+        let record = Record { process, port: api.port(), token: Token::fresh()?, editor: None };
         let (asking, methods) = (self.inquiries.asking(), self.methods.clone());
         api.serve(&record, asking, methods)?;
         Ok(record)

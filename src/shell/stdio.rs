@@ -157,7 +157,7 @@ impl Output {
         let output = ready::Patient(output);
         Self {
             #[cfg(unix)]
-            at_once: ready::Output::new(ready::Patient(io::stdout())),
+            at_once: ready::Output::new(io::stdout()),
             ..Self::new(output)
         }
     }

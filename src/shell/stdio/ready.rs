@@ -9,8 +9,7 @@ use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::fmt;
-use std::fs::{File, FileType};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -25,7 +24,7 @@ pub(super) const LITTLE: usize = rustix::pipe::PIPE_BUF;
 
 /// An input whose state is told; an error for what has none, as a file.
 pub(super) fn watch<T: AsRawFd + AsFd>(input: T) -> io::Result<AsyncFd<T>> {
-    if kind(&input)?.is_file() {
+    if duplicate(&input)?.metadata()?.is_file() {
         return Err(ErrorKind::Unsupported.into());
     }
     #[expect(deprecated, reason = "its successor is unsafe; standard input is never closed by us")]
@@ -63,6 +62,7 @@ pub(super) async fn read_all(
 
 /// A descriptor that is waited for as a blocking one is, also where who else holds it made it
 /// non-blocking. Nothing is kept on the way, so that of what was written in part only the rest is left.
+#[derive(Debug)]
 pub(super) struct Patient<T>(pub(super) T);
 
 impl<T: AsFd> Patient<T> {
@@ -107,21 +107,19 @@ impl<T: AsFd> AsFd for Patient<T> {
 }
 
 /// An output that is written to while it takes what is written.
+#[derive(Debug)]
 pub(super) struct Output {
-    output: Box<dyn Descriptor>,
+    output: Patient<File>,
     block: Vec<u8>,
 }
 
-trait Descriptor: Write + AsFd + Send + Sync {}
-
-impl<T: Write + AsFd + Send + Sync> Descriptor for T {}
-
 impl Output {
     /// `None` for what may say that it takes something and mean a byte, as a terminal does.
-    pub(super) fn new(output: impl Write + AsFd + Send + Sync + 'static) -> Option<Self> {
-        let kind = kind(&output).ok()?;
+    pub(super) fn new(output: impl AsFd) -> Option<Self> {
+        let output = duplicate(&output).ok()?;
+        let kind = output.metadata().ok()?.file_type();
         let is_known = kind.is_fifo() || kind.is_socket();
-        is_known.then(|| Self { output: Box::new(output), block: Vec::with_capacity(LITTLE) })
+        is_known.then(|| Self { output: Patient(output), block: Vec::with_capacity(LITTLE) })
     }
 
     /// Whether [`LITTLE`] bytes can be written without a wait.
@@ -136,14 +134,8 @@ impl Output {
     }
 }
 
-impl fmt::Debug for Output {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output").finish_non_exhaustive()
-    }
-}
-
-fn kind(descriptor: &impl AsFd) -> io::Result<FileType> {
-    Ok(File::from(descriptor.as_fd().try_clone_to_owned()?).metadata()?.file_type())
+fn duplicate(descriptor: &impl AsFd) -> io::Result<File> {
+    Ok(descriptor.as_fd().try_clone_to_owned()?.into())
 }
 
 /// Whether a descriptor is in such a state, and no other that is told.
