@@ -8,6 +8,7 @@ mod coverage;
 mod doctor;
 mod house;
 mod network;
+mod over_socket;
 mod peers;
 mod play;
 mod process;

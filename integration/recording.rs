@@ -3,7 +3,6 @@
 
 use acp_tether::transcript::format::{Player, Transcript};
 use acp_tether::transcript::live_player::{self, Bridge};
-use acp_tether::transcript::socket::over_socket;
 use acp_tether::transcript::virtual_player;
 use serde_json::json;
 use std::fs;
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
 
+use crate::over_socket::over_socket;
 use crate::peers::agent::Served;
 use crate::peers::conversation;
 use crate::peers::editor::Editor;

@@ -1,10 +1,10 @@
 //! Plays every transcript below `transcripts/`, against the core and against the built program.
 #![allow(clippy::panic)]
 
+use crate::over_socket::over_socket;
 use acp_tether::transcript::format::{Player, Transcript};
 use acp_tether::transcript::live_player::{self, Bridge};
 use acp_tether::transcript::player::Failure;
-use acp_tether::transcript::socket::over_socket;
 use acp_tether::transcript::virtual_player::{self, Harm, How};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -643,9 +643,9 @@ fn check_players(header: &Header, action: &Action) -> Result<(), String> {
 }
 
 /// A text message on a socket, among the requests that the remote got.
-pub(super) const TEXT: &str = "text";
+pub const TEXT: &str = "text";
 /// A close, likewise; its body is the code.
-pub(super) const CLOSE: &str = "close";
+pub const CLOSE: &str = "close";
 
 /// The key that names each kind of step, and how the rest of it is read.
 const KINDS: [(&str, Read); 21] = [

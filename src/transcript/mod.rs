@@ -12,7 +12,6 @@
 //! | [`json`] | where two messages differ |
 //! | [`virtual_player`] | how the core alone is a world, with a clock that jumps |
 //! | [`live_player`] | how a program is one, and which files it cannot be asked |
-//! | [`socket`] | what a file becomes over a WebSocket |
 //! | `frames` | nothing: the frames of a scripted socket |
 //! | [`remote`] | nothing: the scripted remote of the live player |
 //! | [`recording`] | which steps a conversation becomes, as it happens |
@@ -26,5 +25,4 @@ pub mod player;
 pub mod recording;
 pub mod redact;
 pub mod remote;
-pub mod socket;
 pub mod virtual_player;

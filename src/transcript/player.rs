@@ -322,7 +322,7 @@ pub fn play_through(transcript: &Transcript, stage: &mut dyn Stage) -> Result<()
 ///
 /// # Errors
 /// What the header puts into them cannot be read.
-pub(super) fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
+pub fn prelude(transcript: &Transcript) -> Result<Vec<Step>, String> {
     const INITIALIZED: &str = r#"
         {"editor":{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":VERSION,"clientCapabilities":{}}}}
         {"gets":{"method":"POST","session":null,"body_like":{"method":"initialize"}},"answer":{"status":200,"headers":{"Acp-Connection-Id":"c1"},"body":{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":VERSION,"agentCapabilities":CAPABILITIES}}}}

@@ -146,7 +146,7 @@ pub(in crate::shell) fn answer(
 }
 
 /// An event stream that says what is sent to it.
-fn event_stream() -> (mpsc::UnboundedSender<Bytes>, Answer) {
+fn event_stream() -> (Sender, Answer) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let chunks = stream::unfold(receiver, |mut receiver| async move {
         let chunk = receiver.recv().await?;
@@ -154,6 +154,24 @@ fn event_stream() -> (mpsc::UnboundedSender<Bytes>, Answer) {
     });
     let answer = hyper::Response::builder().header("content-type", "text/event-stream");
     (sender, answer.body(BodyExt::boxed(StreamBody::new(chunks))).unwrap())
+}
+
+/// What says something on an event stream, until it is dropped.
+type Sender = mpsc::UnboundedSender<Bytes>;
+
+/// A server that opens streams, and what says something on each.
+async fn streaming() -> (Server, mpsc::UnboundedReceiver<Sender>) {
+    let (kept, streams) = mpsc::unbounded_channel();
+    let server = Server::start(Speaks::Both, move |seen| {
+        if seen.request.starts_with("POST") {
+            return answer(202, &[], "");
+        }
+        let (sender, mut answer) = event_stream();
+        answer.headers_mut().insert("x-any-event-epoch", "9".parse().unwrap());
+        kept.send(sender).unwrap();
+        answer
+    });
+    (server.await, streams)
 }
 
 /// Answers each connection with `text` as it stands, then closes it.
@@ -234,6 +252,13 @@ impl Client {
             cursor: cursor.map(|cursor| Bytes::from_static(cursor.as_bytes())),
             renew_credential: false,
         });
+        stream
+    }
+
+    async fn opened(&mut self, name: &str) -> StreamId {
+        let stream = self.open(name, None);
+        let event = self.event().await;
+        assert!(matches!(event, StreamEvent::Opened { .. }), "{event:?}");
         stream
     }
 
@@ -633,22 +658,14 @@ async fn l8_a_redirect_to_itself_or_to_nowhere_names_no_url_to_configure() {
 
 #[tokio::test]
 async fn r9_a_stream_tells_what_comes_and_that_its_body_ended() {
+    let (server, mut streams) = streaming().await;
     for http in ["1.1", "2"] {
-        let streams = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&streams);
-        let server = Server::start(Speaks::Both, move |_| {
-            let (sender, mut answer) = event_stream();
-            answer.headers_mut().insert("x-any-event-epoch", "9".parse().unwrap());
-            kept.lock().unwrap().push(sender);
-            answer
-        })
-        .await;
         let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
         client.open("s", None);
         let event = client.event().await;
         let StreamEvent::Opened { event_epoch: Some(epoch) } = event else { panic!("{event:?}") };
         assert_eq!(epoch, "9");
-        let sender = streams.lock().unwrap().pop().unwrap();
+        let sender = streams.recv().await.unwrap();
         sender.send("id: 1\ndata: {}\n\n:\n\nretry: 70\n\n".into()).unwrap();
         let events = client.events().await;
         let [
@@ -685,18 +702,10 @@ async fn r9_a_body_that_is_cut_or_just_stops_is_no_clean_end() {
 
 #[tokio::test]
 async fn p6_what_came_together_on_a_stream_goes_on_together() {
-    let streams = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&streams);
-    let server = Server::start(Speaks::Both, move |_| {
-        let (sender, answer) = event_stream();
-        kept.lock().unwrap().push(sender);
-        answer
-    })
-    .await;
+    let (server, mut streams) = streaming().await;
     let mut client = Client::new(&[&server.url("/acp"), "--http", "2"]);
-    client.open("s", None);
-    client.event().await;
-    let sender = streams.lock().unwrap().pop().unwrap();
+    client.opened("s").await;
+    let sender = streams.recv().await.unwrap();
     // A server makes a piece of each event.
     (0..3).for_each(|_| sender.send(":\n\n".into()).unwrap());
     let events = client.events().await;
@@ -740,17 +749,10 @@ async fn r2_what_was_dropped_delivers_nothing_even_if_it_was_on_its_way() {
 
 #[tokio::test]
 async fn r2_a_closed_stream_is_gone_for_the_server_too() {
-    let (kept, mut streams) = mpsc::unbounded_channel();
-    let server = Server::start(Speaks::Both, move |_| {
-        let (sender, answer) = event_stream();
-        kept.send(sender).unwrap();
-        answer
-    })
-    .await;
+    let (server, mut streams) = streaming().await;
     for http in ["1.1", "2"] {
         let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
-        let stream = client.open("s", None);
-        client.event().await;
+        let stream = client.opened("s").await;
         client.http.close(&stream);
         streams.recv().await.unwrap().closed().await;
     }
@@ -763,16 +765,7 @@ fn connections<'a>(seen: impl Iterator<Item = &'a Seen>) -> usize {
 
 #[tokio::test]
 async fn streams_and_posts_share_no_connection_and_one_has_the_connection_s_or_64_of_sessions() {
-    let kept = Mutex::new(Vec::new());
-    let server = Server::start(Speaks::Both, move |seen| {
-        if seen.request.starts_with("POST") {
-            return answer(202, &[], "");
-        }
-        let (sender, answer) = event_stream();
-        kept.lock().unwrap().push(sender);
-        answer
-    })
-    .await;
+    let (server, _streams) = streaming().await;
     let mut client = Client::new(&[&server.url("/acp")]);
     for name in 0..129 {
         client.open_of((name > 0).then(|| session(&name.to_string())), None);
@@ -791,7 +784,7 @@ async fn streams_and_posts_share_no_connection_and_one_has_the_connection_s_or_6
 async fn a_turn_does_not_pay_for_nagle_at_the_server_and_delayed_acknowledgements() {
     for http in ["1.1", "2"] {
         let (kept, mut streams) = mpsc::unbounded_channel();
-        let current: Arc<Mutex<Option<mpsc::UnboundedSender<Bytes>>>> = Arc::default();
+        let current: Arc<Mutex<Option<Sender>>> = Arc::default();
         let stream = Arc::clone(&current);
         let server = Server::start(Speaks::Both, move |seen| {
             if seen.request.starts_with("GET") {
@@ -814,8 +807,7 @@ async fn a_turn_does_not_pay_for_nagle_at_the_server_and_delayed_acknowledgement
         })
         .await;
         let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
-        client.open("s", None);
-        client.event().await;
+        client.opened("s").await;
         *current.lock().unwrap() = streams.recv().await;
         let mut turns = Vec::new();
         for _ in 0..200 {
@@ -873,8 +865,7 @@ async fn l6_a_server_that_takes_no_new_requests_ends_no_stream_that_is_open() {
         }
     });
     let mut client = Client::new(&[&url, "--http", "2"]);
-    client.open("s", None);
-    assert!(matches!(client.event().await, StreamEvent::Opened { .. }));
+    client.opened("s").await;
     leave.notify_waiters();
     let first = streams.lock().unwrap()[0].clone();
     for _ in 0..3 {
@@ -882,8 +873,7 @@ async fn l6_a_server_that_takes_no_new_requests_ends_no_stream_that_is_open() {
         assert!(matches!(client.event().await, StreamEvent::Message { data: Some(_), .. }));
     }
     // A new request is served too, on another connection.
-    client.open("t", None);
-    assert!(matches!(client.event().await, StreamEvent::Opened { .. }));
+    client.opened("t").await;
     first.send(Bytes::from_static(b"data: still\n\n")).unwrap();
     assert!(matches!(client.event().await, StreamEvent::Message { data: Some(_), .. }));
 }

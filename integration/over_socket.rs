@@ -3,11 +3,11 @@
 //! A file tells of POSTs and of streams. Over a socket each POST is a message that comes, each event one
 //! that is sent, and a session has no stream that could be asked for, break, or number its events.
 
-use super::format::{
+use acp_tether::transcript::format::{
     Action, Answer, Body, CLOSE, Gets, OnSocket, OnStream, Output, Start, Step, Streams, TEXT,
     Transcript,
 };
-use super::player::prelude;
+use acp_tether::transcript::player::prelude;
 use std::collections::BTreeMap;
 
 /// The name of the newest socket.
