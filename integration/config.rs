@@ -335,8 +335,13 @@ fn x1_a_recording_shows_the_flags_of_every_layer_and_no_secret_of_the_file() {
     assert_eq!(code, Some(0), "{errors}");
     let recorded = fs::read_to_string(record).unwrap();
     let header: Value = serde_json::from_str(recorded.lines().next().unwrap()).unwrap();
-    let shown = ["--header", "X-Key: hidden", "--connect-timeout=1ms", "--hold=2000ms"];
-    let flags = [&shown[..], &["--notices=off", "--http=1.1"]].concat();
+    let flags = [
+        "--notices=off",
+        "--http=1.1",
+        "--hold=2s",
+        "--connect-timeout=1ms",
+        "--header=X-Key: hidden",
+    ];
     assert_eq!(header["flags"], json!(flags));
     assert!(!recorded.contains("s3cret") && !errors.contains("s3cret"), "{recorded} {errors}");
 }

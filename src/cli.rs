@@ -379,72 +379,6 @@ pub struct Connect {
     pub record_content: bool,
 }
 
-impl Connect {
-    /// What a recording shows of the flags: those that decide what happens, where they are not at
-    /// their defaults. Of a header, the name.
-    pub fn shown(&self) -> Vec<String> {
-        // Every flag is named here, so that none is forgotten.
-        let Self {
-            transport,
-            headers,
-            connect_timeout,
-            post_timeout,
-            hold,
-            on_stream_loss,
-            orphan_timeout,
-            recover,
-            notices,
-            max_message_bytes,
-            http,
-            cursor_in_query,
-            bearer,
-            // A secret, or nothing to a play.
-            url: _,
-            config: _,
-            network: _,
-            api: _,
-            runtime: _,
-            log_level: _,
-            log_file: _,
-            record: _,
-            record_limit: _,
-            record_content: _,
-        } = self;
-        let mut shown = Vec::new();
-        for header in headers {
-            let name = header.split(':').next().unwrap_or_default().trim();
-            shown.extend(["--header".to_owned(), format!("{name}: hidden")]);
-        }
-        if bearer.variable.is_some() {
-            // Another one would be read again where it was refused.
-            shown.extend(["--header", "Authorization: hidden"].map(str::to_owned));
-        }
-        let times = [
-            ("--connect-timeout", connect_timeout, limits::CONNECT_TIMEOUT),
-            ("--post-timeout", post_timeout, limits::POST_TIMEOUT),
-            ("--hold", hold, limits::HOLD),
-            ("--orphan-timeout", orphan_timeout, limits::ORPHAN_TIMEOUT),
-        ];
-        let changed = times.into_iter().filter(|(_, time, usual)| *time != usual);
-        shown.extend(changed.map(|(name, Millis(time), _)| format!("{name}={time}ms")));
-        if *max_message_bytes != limits::MAX_MESSAGE_BYTES {
-            shown.push(format!("--max-message-bytes={max_message_bytes}"));
-        }
-        let switches = [
-            (*on_stream_loss == OnStreamLoss::Fail, "--on-stream-loss=fail"),
-            (*recover == Recover::Manual, "--recover=manual"),
-            (*notices == Switch::Off, "--notices=off"),
-            (*http == HttpVersion::Http1, "--http=1.1"),
-            (*http == HttpVersion::Http2, "--http=2"),
-            (*cursor_in_query, "--cursor-in-query"),
-            (*transport == Some(TransportName::Ws), "--transport=ws"),
-        ];
-        let set = switches.into_iter().filter(|(is_set, _)| *is_set);
-        shown.extend(set.map(|(_, flag)| flag.to_owned()));
-        shown
-    }
-}
-
 /// Where a bearer token comes from: none of them is the token itself, which others could read in the
 /// list of processes.
 #[derive(Clone, Debug, Args)]
@@ -820,41 +754,6 @@ mod tests {
         };
         let slack = crate::transcript::live_player::SLACK;
         assert_eq!(u128::from(flags.slack.0), slack.as_millis());
-    }
-
-    #[test]
-    fn a_recording_shows_every_flag_that_decides_what_happens_and_plays_with_it() {
-        const HIDDEN: &str = "url config bearer-env bearer-file bearer-command ca-file \
-            client-cert client-key insecure proxy no-proxy api runtime-dir \
-            log-level log-file record record-limit record-content help";
-        const SHOWN: [&str; 12] = [
-            "--header=X-Key: hidden",
-            "--connect-timeout=1ms",
-            "--post-timeout=2ms",
-            "--hold=3ms",
-            "--orphan-timeout=4ms",
-            "--max-message-bytes=5000",
-            "--on-stream-loss=fail",
-            "--recover=manual",
-            "--notices=off",
-            "--http=2",
-            "--cursor-in-query",
-            "--transport=ws",
-        ];
-        use clap::CommandFactory;
-        let flags = connect(&[&SHOWN[..], &["http://a"]].concat()).unwrap();
-        let shown = flags.shown().join("\n").replace("--header\n", "--header=");
-        assert_eq!(shown, SHOWN.join("\n"));
-        assert!(connect(&["http://a"]).unwrap().shown().is_empty());
-        // A play knows by that that a refusal of it is final.
-        let fixed = connect(&["--bearer-env", "A", "http://a"]).unwrap().shown();
-        assert_eq!(fixed, ["--header", "Authorization: hidden"]);
-        for argument in Cli::command().find_subcommand("connect").unwrap().get_arguments() {
-            let name = argument.get_long().unwrap_or("url");
-            let is_shown = SHOWN.iter().any(|flag| flag[2..].split('=').next() == Some(name));
-            let is_hidden = HIDDEN.split_whitespace().any(|hidden| hidden == name);
-            assert!(is_shown != is_hidden, "{name} is neither shown nor named as hidden, or both");
-        }
     }
 
     #[test]

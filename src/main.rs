@@ -42,11 +42,11 @@ fn innermost(mut matches: &ArgMatches) -> &ArgMatches {
 }
 
 fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
-    let (flags, config) = match layers::read("connect", matches) {
-        Ok((Effective { flags, .. }, config)) => (flags, config),
+    let (flags, said, config) = match layers::read("connect", matches) {
+        Ok((Effective { flags, settings, .. }, config)) => (flags, settings, config),
         Err(problem) => {
             let config = Config::refused(&typed, &problem);
-            (typed, config)
+            (typed, Vec::new(), config)
         }
     };
     let open = |path: &Path| kind::to_append(path).and_then(|()| Place::file(path));
@@ -60,7 +60,7 @@ fn connect(typed: Connect, matches: &ArgMatches) -> ExitCode {
     };
     let (recorder, config) = match &flags.record {
         Some(path) if config.remote.is_some() => {
-            match Recorder::create(path, &flags, &config.settings) {
+            match Recorder::create(path, &flags, &said, &config.settings) {
                 Ok(recorder) => (Some(recorder), config),
                 Err(error) => (None, config.unusable(&Unusable::Record(error.to_string()))),
             }

@@ -5,7 +5,8 @@ use super::written;
 use crate::cli::{Check, Config as Words, List, Show};
 use crate::config::file::{self, Remote};
 use crate::config::keys::{
-    self, BEARER_COMMAND, HEADER, INSECURE, Keys, LOG_FILE, PROXY, RECORD, Setting, Source, URL,
+    self, BEARER_COMMAND, BEARER_ENV, HEADER, INSECURE, Keys, LOG_FILE, PROXY, RECORD, Setting,
+    Source, URL,
 };
 use crate::config::layers::{self, Effective};
 use crate::config::tls::Unchecked;
@@ -240,7 +241,7 @@ fn masked(setting: &Setting) -> String {
             Some(program) => format!("{program} …"),
             None => HIDDEN.to_owned(),
         },
-        ("bearer-env", _) if !is_usual_name(&value) && environment(&value).is_err() => {
+        (BEARER_ENV, _) if !is_usual_name(&value) && environment(&value).is_err() => {
             HIDDEN.to_owned()
         }
         (URL, _) => endpoint(&value, None).map_or(HIDDEN.to_owned(), |url| redacted(&url)),

@@ -16,6 +16,8 @@ pub const CONFIG: &str = "config";
 pub const URL: &str = "url";
 /// The flag of one header; in the file, [`HEADERS`] is a table of them.
 pub const HEADER: &str = "header";
+/// The flag of the variable that holds a token.
+pub const BEARER_ENV: &str = "bearer-env";
 /// The flag of the command that prints a token.
 pub const BEARER_COMMAND: &str = "bearer-command";
 /// The flag of a proxy, whose URL may hold a password.

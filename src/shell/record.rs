@@ -7,8 +7,10 @@
 
 use super::instances::create_private;
 use crate::cli::Connect;
+use crate::config::keys::{BEARER_ENV, HEADER, Setting};
 use crate::core::socket::Transport;
 use crate::core::{Effect, Event, Millis, Settings};
+use crate::transcript::format::FLAGS;
 use crate::transcript::recording::Recording;
 use std::borrow::Cow;
 use std::fs::File;
@@ -32,12 +34,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file, which nobody else can read, and writes its header. A directory stands for a
-    /// new file in it: an editor starts the same command many times.
+    /// Creates the file, which nobody else can read, and writes its header, which tells what was `said` of the
+    /// flags. A directory stands for a new file in it: an editor starts the same command many times.
     ///
     /// # Errors
     /// It cannot be written to, or it is there already: another recording is never overwritten.
-    pub fn create(path: &Path, flags: &Connect, settings: &Settings) -> io::Result<Self> {
+    pub fn create(
+        path: &Path,
+        flags: &Connect,
+        said: &[Setting],
+        settings: &Settings,
+    ) -> io::Result<Self> {
         let time = humantime::format_rfc3339_seconds(SystemTime::now());
         let path = match path.is_dir() {
             // A colon is no part of a name everywhere.
@@ -51,7 +58,7 @@ impl Recorder {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let version = env!("CARGO_PKG_VERSION");
         let name = format!("{stem}, recorded by acp-tether {version} at {time}");
-        let mut shown = flags.shown();
+        let mut shown: Vec<_> = said.iter().filter_map(shown).collect();
         if settings.transport == Transport::WebSocket && flags.transport.is_none() {
             // The URL says it, which is not recorded.
             shown.push("--transport=ws".to_owned());
@@ -102,6 +109,20 @@ impl Recorder {
     }
 }
 
+/// What a recording shows of a flag: those that a file may set, and that decide what happens. Of a header, the
+/// name.
+fn shown(said: &Setting) -> Option<String> {
+    let (flag, value) = (format!("--{}", said.key), said.value.to_str()?);
+    match said.key.as_str() {
+        HEADER => said.header().map(|name| format!("{flag}={name}: hidden")),
+        // Another one would be read again where it was refused.
+        BEARER_ENV => Some(format!("--{HEADER}=Authorization: hidden")),
+        "cursor-in-query" => (value == "true").then_some(flag),
+        "log-level" => None,
+        _ => FLAGS.contains(&flag.as_str()).then(|| format!("{flag}={value}")),
+    }
+}
+
 fn bytes(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
@@ -110,7 +131,10 @@ fn bytes(text: &str) -> u64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::cli::Cli;
+    use crate::config::keys::Source;
     use bytes::Bytes;
+    use clap::{CommandFactory, Parser};
 
     fn recorder(file: File, limit: u64) -> Recorder {
         Recorder {
@@ -119,6 +143,52 @@ mod tests {
             length: 0,
             limit,
             is_over: false,
+        }
+    }
+
+    #[test]
+    fn a_recording_shows_every_flag_that_decides_what_happens_and_plays_with_it() {
+        const HIDDEN: &str = "url config bearer-file bearer-command ca-file client-cert client-key insecure \
+            proxy no-proxy api runtime-dir log-level log-file record record-limit record-content help";
+        // A play knows by the fixed credential that a refusal of it is final.
+        const SHOWN: [(&str, &str, &str); 13] = [
+            ("header", "X-Key: s3cret", "--header=X-Key: hidden"),
+            ("bearer-env", "s3cret", "--header=Authorization: hidden"),
+            ("connect-timeout", "1ms", "--connect-timeout=1ms"),
+            ("post-timeout", "2ms", "--post-timeout=2ms"),
+            ("hold", "1m", "--hold=1m"),
+            ("orphan-timeout", "4ms", "--orphan-timeout=4ms"),
+            ("max-message-bytes", "5000", "--max-message-bytes=5000"),
+            ("on-stream-loss", "fail", "--on-stream-loss=fail"),
+            ("recover", "manual", "--recover=manual"),
+            ("notices", "off", "--notices=off"),
+            ("http", "2", "--http=2"),
+            ("cursor-in-query", "true", "--cursor-in-query"),
+            ("transport", "ws", "--transport=ws"),
+        ];
+        let shown = |key: &str, value: &str| {
+            super::shown(&Setting {
+                key: key.to_owned(),
+                value: value.into(),
+                source: Source::Flag,
+            })
+        };
+        for (key, value, expected) in SHOWN {
+            let flag = shown(key, value).unwrap();
+            assert_eq!(flag, expected);
+            Cli::try_parse_from(["acp-tether", "connect", &flag, "http://a"]).unwrap();
+        }
+        assert_eq!(shown("cursor-in-query", "false"), None);
+        for flag in Cli::command().find_subcommand("connect").unwrap().get_arguments() {
+            let name = flag.get_long().unwrap_or("url");
+            let is_hidden = HIDDEN.split_whitespace().any(|hidden| hidden == name);
+            let is_shown = SHOWN.iter().any(|(key, ..)| *key == name);
+            assert!(is_shown != is_hidden, "{name} is neither shown nor named as hidden, or both");
+            assert_eq!(
+                shown(name, "s3cret").is_none(),
+                is_hidden || name == "cursor-in-query",
+                "{name}"
+            );
         }
     }
 

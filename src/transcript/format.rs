@@ -582,7 +582,7 @@ fn check_path(path: &str) -> Result<(), String> {
 }
 
 /// The flags that a file may set, as [`check_flags`] has it; each has a value.
-const FLAGS: [&str; 12] = [
+pub(crate) const FLAGS: [&str; 12] = [
     "--connect-timeout",
     "--header",
     "--hold",
