@@ -18,13 +18,13 @@ mod tunnel;
 
 use self::clients::{Clients, Speaker};
 pub(crate) use self::request::Failure;
-use self::request::{Key, Outgoing, Sent, over_http};
+use self::request::{Key, Outgoing, over_http};
 use self::stream::Told;
 use super::credentials::Credentials;
 use crate::config::{Remote, redacted};
 use crate::core::{
-    Connection, Event, Generation, Open, Outcome, Post, PostId, Response, StreamEvent, StreamId,
-    limits,
+    Connection, Event, Generation, Open, Outcome, Post, PostId, Response, SessionId, StreamEvent,
+    StreamId, limits,
 };
 use crate::secrets::Secrets;
 use bytes::Bytes;
@@ -108,7 +108,8 @@ impl Http {
     pub(super) fn delete(&self, connection: Connection) {
         let (link, ends) = (Arc::clone(&self.link), self.ends.clone());
         tokio::spawn(async move {
-            let outcome = link.delete(&connection).await;
+            let outcome = link.deleted(&connection).await;
+            let outcome = outcome.map_or_else(Outcome::from, Outcome::Response);
             let _ = ends.send(Event::Deleted(outcome));
         });
     }
@@ -153,11 +154,10 @@ impl Link {
 
     /// Sends a message. What its answer opens is `named` as soon as it names that.
     async fn post(&self, post: Post, named: impl Fn(Bytes)) -> Outcome {
-        let (connection, session) = (post.connection.as_ref(), post.session.as_ref());
+        let Post { connection, session, renew_credential, body, .. } = post;
+        let (connection, session) = (connection.as_ref(), session.as_ref());
         let answer = async {
-            let headers = self.headers(post.renew_credential).await?;
-            let outgoing = Outgoing::post(&self.remote.url, headers, post.body);
-            let response = self.response(outgoing.of(connection, session)?).await?;
+            let response = self.posted(connection, session, renew_credential, body).await?;
             if connection.is_none() && response.status().is_success() {
                 answer::head(&response).connection_id.into_iter().for_each(named);
             }
@@ -166,13 +166,24 @@ impl Link {
         answer.await.map_or_else(Outcome::from, Outcome::Response)
     }
 
-    async fn delete(&self, connection: &Connection) -> Outcome {
-        let answer = async {
-            let headers = self.headers(false).await?;
-            let outgoing = Outgoing::delete(&self.remote.url, headers);
-            self.answer(outgoing.of(Some(connection), None)?).await
-        };
-        answer.await.map_or_else(Outcome::from, Outcome::Response)
+    /// What is answered to a message, as far as its head.
+    async fn posted(
+        &self,
+        connection: Option<&Connection>,
+        session: Option<&SessionId>,
+        renew: bool,
+        body: Bytes,
+    ) -> Result<reqwest::Response, Failure> {
+        let headers = self.headers(renew).await?;
+        let outgoing = Outgoing::post(&self.remote.url, headers, body);
+        self.response(outgoing.of(connection, session)?).await
+    }
+
+    /// What is answered to the DELETE of a connection.
+    async fn deleted(&self, connection: &Connection) -> Result<Response, Failure> {
+        let headers = self.headers(false).await?;
+        let outgoing = Outgoing::delete(&self.remote.url, headers).of(Some(connection), None)?;
+        answer::read(self.response(outgoing).await?, self.remote.max_message_bytes).await
     }
 
     /// The headers for one request. Without them nothing leaves.
@@ -183,14 +194,16 @@ impl Link {
 
     /// Sends a request. That its credential is refused is remembered; what must not be shown of a refusal,
     /// or of what is said on a socket, goes with it.
-    async fn send(&self, outgoing: Outgoing, speaker: &Speaker) -> Result<Sent, Failure> {
+    async fn send(
+        &self,
+        outgoing: Outgoing,
+        speaker: &Speaker,
+    ) -> Result<reqwest::Response, Failure> {
         let credential = outgoing.credential();
         // The answer may replace them.
         let cookies = self.clients.cookies();
-        let mut sent = outgoing.send(speaker, &self.clients).await?;
-        if let Sent::Answered { response, .. } = &mut sent
-            && !response.status().is_success()
-        {
+        let mut response = outgoing.send(speaker, &self.clients).await?;
+        if !response.status().is_success() {
             let sent = credential.iter().chain(&cookies);
             response.extensions_mut().insert(self.secrets(sent));
             if let Some(credential) = credential
@@ -199,7 +212,7 @@ impl Link {
                 self.credentials.refused(&credential);
             }
         }
-        Ok(sent)
+        Ok(response)
     }
 
     /// What a server may repeat of a request that said by these who sends it.
@@ -218,15 +231,10 @@ impl Link {
         secrets
     }
 
-    async fn answer(&self, outgoing: Outgoing) -> Result<Response, Failure> {
-        let response = self.response(outgoing).await?;
-        answer::read(response, self.remote.max_message_bytes).await
-    }
-
     /// What is answered, as far as its head.
     async fn response(&self, outgoing: Outgoing) -> Result<reqwest::Response, Failure> {
         let speaker = self.clients.for_posts().await?;
-        self.send(outgoing, &speaker).await?.answer()
+        self.send(outgoing, &speaker).await
     }
 
     /// Asks for a socket (W1). What comes back is the socket, the name of its connection and what is not to
@@ -235,19 +243,19 @@ impl Link {
         &self,
         renew: bool,
     ) -> Result<Result<(Upgraded, Option<Bytes>, Secrets), Response>, Failure> {
-        let (sent, key) = self.ask_for_socket(renew).await?;
-        upgraded(sent.answer()?, &key).await
+        let (response, key) = self.ask_for_socket(renew).await?;
+        upgraded(response, &key).await
     }
 
-    async fn ask_for_socket(&self, renew: bool) -> Result<(Sent, Key), Failure> {
+    async fn ask_for_socket(&self, renew: bool) -> Result<(reqwest::Response, Key), Failure> {
         if renew {
             // A socket can refuse it with its close, and is one of its kind.
             self.credentials.last_refused();
         }
         let headers = self.headers(renew).await?;
         let (request, key) = Outgoing::socket(&self.remote.url, headers)?;
-        let sent = self.send(request, &self.clients.for_sockets()?).await?;
-        Ok((sent, key))
+        let response = self.send(request, &self.clients.for_sockets()?).await?;
+        Ok((response, key))
     }
 
     /// The size limit of one message.
@@ -259,20 +267,31 @@ impl Link {
         let told = Told { stream: open.stream.clone(), batches };
         let limit = self.remote.max_message_bytes;
         // In a box, so that a stream which is open does not keep the room that its opening took.
-        match Box::pin(self.opened(open)).await {
+        let opened = Box::pin(async move {
+            let Open { stream, connection, cursor, renew_credential } = &open;
+            let session = stream.session.as_ref();
+            self.opened(connection, session, cursor.as_ref(), *renew_credential).await
+        });
+        match opened.await {
             Ok((response, _speaker)) => stream::read(response, limit, &told).await,
             Err(failure) => told.tell(vec![StreamEvent::Failed(failure.into())]).await,
         }
     }
 
-    async fn opened(&self, open: Open) -> Result<(reqwest::Response, Speaker), Failure> {
-        let speaker = self.clients.for_stream(open.stream.session.as_ref()).await?;
-        let headers = self.headers(open.renew_credential).await?;
+    /// What is answered to a GET of a stream, and what it comes over.
+    async fn opened(
+        &self,
+        connection: &Connection,
+        session: Option<&SessionId>,
+        cursor: Option<&Bytes>,
+        renew: bool,
+    ) -> Result<(reqwest::Response, Speaker), Failure> {
+        let speaker = self.clients.for_stream(session).await?;
+        let headers = self.headers(renew).await?;
         let outgoing = Outgoing::stream(&self.remote.url, headers)
-            .of(Some(&open.connection), open.stream.session.as_ref())?
-            .from(open.cursor.as_ref(), self.remote.cursor_in_query)?;
-        let response = self.send(outgoing, &speaker).await?.answer()?;
-        Ok((response, speaker))
+            .of(Some(connection), session)?
+            .from(cursor, self.remote.cursor_in_query)?;
+        Ok((self.send(outgoing, &speaker).await?, speaker))
     }
 }
 

@@ -215,9 +215,7 @@ impl<'a> Examination<'a> {
     async fn exchange(&mut self) -> Exchange {
         let (id, link, begun) = (self.id(), Arc::clone(&self.link), Arc::clone(&self.begun));
         self.beginning = Some(tokio::spawn(async move {
-            let head = link.post_for_head(None, initialize(&id)).await?;
-            let _ = begun.set(head.connection_id());
-            link.read(head).await
+            link.ask(None, initialize(&id), |named| drop(begun.set(named))).await
         }));
         match self.answered(self.patience).await {
             Some(Ok(answered)) => Exchange::Answered(answered),

@@ -3,7 +3,7 @@
 
 use super::answer;
 use super::clients::Speaker;
-use super::request::{Failure, Outgoing, Sent, reason};
+use super::request::{Failure, MovedTo, reason};
 use super::stream::is_stream;
 use super::tls::Certificate;
 use super::{Link, upgraded};
@@ -43,7 +43,7 @@ pub(crate) enum Lost {
     /// It failed.
     Failed { stage: Stage, reason: String },
     /// It was redirected to where no request of ours follows.
-    Redirected { status: u16, astray: Astray },
+    Redirected { status: u16, astray: Box<Astray> },
 }
 
 /// What was answered.
@@ -55,20 +55,6 @@ pub(crate) struct Answered {
     pub(crate) moved_to: Option<Url>,
     /// Its `Content-Encoding`, where it has one.
     pub(crate) encoding: Option<String>,
-}
-
-/// The head of an answer, whose body is to be read.
-#[derive(Debug)]
-pub(crate) struct Head {
-    response: reqwest::Response,
-    moved_to: Option<Url>,
-}
-
-impl Head {
-    /// The connection that the answer opens.
-    pub(crate) fn connection_id(&self) -> Option<Bytes> {
-        answer::head(&self.response).connection_id
-    }
 }
 
 /// What was answered to a GET of a stream.
@@ -138,6 +124,7 @@ impl Link {
             (Some(Trouble::Proxy(trouble)), _) => Stage::Proxy(trouble.clone()),
             (Some(Trouble::Tls(trouble)), _) => Stage::Tls(Some(trouble.clone())),
             (Some(Trouble::Http1Only), _) => Stage::Version,
+            (Some(Trouble::Astray(_)), _) => Stage::Remote,
             (None, Failure::NoCredential(_)) => Stage::Credential,
             (None, Failure::Unsent(_) | Failure::Broken(_))
                 if self.is_tls_open() == Some(false) =>
@@ -169,37 +156,21 @@ impl Link {
         self.headers(false).await.map_err(told)
     }
 
-    /// POSTs a message and reads the answer.
+    /// POSTs a message and reads the answer. The connection that it opens is `named` as soon as its head has come.
     pub(crate) async fn ask(
         &self,
         connection: Option<&Connection>,
         message: String,
+        named: impl FnOnce(Option<Bytes>),
     ) -> Result<Answered, Lost> {
-        self.read(self.post_for_head(connection, message).await?).await
-    }
-
-    /// POSTs a message.
-    pub(crate) async fn post_for_head(
-        &self,
-        connection: Option<&Connection>,
-        message: String,
-    ) -> Result<Head, Lost> {
         let lost = |failure| self.lost(failure);
-        let headers = self.headers(false).await.map_err(lost)?;
-        let outgoing = Outgoing::post(&self.remote.url, headers, message.into());
-        let outgoing = outgoing.of(connection, None).map_err(lost)?;
-        let speaker = self.clients.for_posts().await.map_err(lost)?;
-        let (response, moved_to) = answered(self.send(outgoing, &speaker).await.map_err(lost)?)?;
-        Ok(Head { response, moved_to })
-    }
-
-    /// Reads the rest of an answer.
-    pub(crate) async fn read(&self, head: Head) -> Result<Answered, Lost> {
-        let Head { response, moved_to } = head;
+        let posted = self.posted(connection, None, false, message.into()).await;
+        let response = posted.map_err(lost)?;
+        named(answer::head(&response).connection_id);
         let (version, encoding) = (response.version(), encoding(response.headers()));
+        let moved_to = response.extensions().get().map(|MovedTo(url)| url.clone());
         let read = answer::read(response, self.remote.max_message_bytes).await;
-        let response = read.map_err(|failure| self.lost(failure))?;
-        Ok(Answered { response, version, moved_to, encoding })
+        Ok(Answered { response: read.map_err(lost)?, version, moved_to, encoding })
     }
 
     /// Opens the connection's stream.
@@ -209,13 +180,8 @@ impl Link {
         cursor: Option<&Bytes>,
     ) -> Result<Opened, Lost> {
         let lost = |failure| self.lost(failure);
-        let speaker = self.clients.for_stream(None).await.map_err(lost)?;
-        let headers = self.headers(false).await.map_err(lost)?;
-        let outgoing = Outgoing::stream(&self.remote.url, headers)
-            .of(Some(connection), None)
-            .and_then(|outgoing| outgoing.from(cursor, self.remote.cursor_in_query))
-            .map_err(lost)?;
-        let (response, _) = answered(self.send(outgoing, &speaker).await.map_err(lost)?)?;
+        let opened = self.opened(connection, None, cursor, false).await;
+        let (response, speaker) = opened.map_err(lost)?;
         if !is_stream(&response) {
             let read = answer::read(response, limits::ERROR_BODY_BYTES).await;
             return read.map(Opened::Refused).map_err(lost);
@@ -232,9 +198,8 @@ impl Link {
 
     /// Asks for a socket; what comes back is it, or what was answered instead.
     pub(crate) async fn upgrade(&self) -> Result<Result<Upgraded, Response>, Lost> {
-        let lost = |failure| self.lost(failure);
-        let (sent, key) = self.ask_for_socket(false).await.map_err(lost)?;
-        let (response, _) = answered(sent)?;
+        let asked = self.ask_for_socket(false).await;
+        let (response, key) = asked.map_err(|failure| self.lost(failure))?;
         let upgraded = upgraded(response, &key)
             .await
             .map_err(|failure| Lost::Failed { stage: Stage::Upgrade, reason: told(failure) })?;
@@ -243,17 +208,19 @@ impl Link {
 
     /// DELETEs a connection.
     pub(crate) async fn end(&self, connection: &Connection) -> Result<u16, String> {
-        let ended = async {
-            let headers = self.headers(false).await?;
-            let outgoing = Outgoing::delete(&self.remote.url, headers);
-            self.answer(outgoing.of(Some(connection), None)?).await
-        };
-        ended.await.map(|response| response.status).map_err(told)
+        self.deleted(connection).await.map(|response| response.status).map_err(told)
     }
 
     fn lost(&self, failure: Failure) -> Lost {
         let reason = failure.reason();
-        Lost::Failed { stage: self.stage(&failure, reason.trouble()), reason: reason.to_string() }
+        match (reason.trouble(), &failure) {
+            (Some(Trouble::Astray(astray)), Failure::Redirected { status, .. }) => {
+                Lost::Redirected { status: *status, astray: astray.clone() }
+            }
+            (trouble, _) => {
+                Lost::Failed { stage: self.stage(&failure, trouble), reason: reason.to_string() }
+            }
+        }
     }
 }
 
@@ -264,11 +231,4 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 
 fn told(failure: Failure) -> String {
     failure.reason().to_string()
-}
-
-fn answered(sent: Sent) -> Result<(reqwest::Response, Option<Url>), Lost> {
-    match sent {
-        Sent::Answered { response, moved_to } => Ok((response, moved_to)),
-        Sent::Redirected { status, astray } => Err(Lost::Redirected { status, astray }),
-    }
 }

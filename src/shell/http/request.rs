@@ -3,7 +3,7 @@
 use super::astray::Astray;
 use super::clients::{Clients, Speaker};
 use super::tls;
-use super::trouble::Reason;
+use super::trouble::{Reason, Trouble};
 use crate::core::redirect::{Points, Verdict, decide};
 use crate::core::{Connection, Outcome, SessionId};
 use crate::shell::token::random;
@@ -116,26 +116,9 @@ impl Key {
     }
 }
 
-/// What came of a request.
-#[derive(Debug)]
-pub(super) enum Sent {
-    /// This, from where the remote redirected to, if it did.
-    Answered { response: Response, moved_to: Option<Url> },
-    /// A redirect that is not followed.
-    Redirected { status: u16, astray: Astray },
-}
-
-impl Sent {
-    /// What was answered; a redirect that is not followed is a failure.
-    pub(super) fn answer(self) -> Result<Response, Failure> {
-        match self {
-            Self::Answered { response, .. } => Ok(response),
-            Self::Redirected { status, astray } => {
-                Err(Failure::Redirected { status, reason: astray.to_string().into() })
-            }
-        }
-    }
-}
+/// Beside an answer: to where the remote redirected within its origin.
+#[derive(Clone, Debug)]
+pub(super) struct MovedTo(pub(super) Url);
 
 /// A request as it is sent, again at each redirect.
 #[derive(Clone, Debug)]
@@ -221,11 +204,11 @@ impl Outgoing {
         mut self,
         speaker: &Speaker,
         clients: &Clients,
-    ) -> Result<Sent, Failure> {
+    ) -> Result<Response, Failure> {
         let is_get = self.method == Method::GET;
         let mut before: Vec<Url> = Vec::new();
         loop {
-            let response = clients.send(self.request(), speaker).await?;
+            let mut response = clients.send(self.request(), speaker).await?;
             let status = response.status().as_u16();
             let target = target(&self.url, &response);
             let points = target.as_ref().map(|target| match target {
@@ -238,12 +221,14 @@ impl Outgoing {
                     before.push(std::mem::replace(&mut self.url, target));
                 }
                 (Verdict::Refuse(refusal), target) => {
-                    let astray = Astray { target, refusal };
-                    return Ok(Sent::Redirected { status, astray });
+                    let astray = Trouble::Astray(Astray { target, refusal }.into());
+                    return Err(Failure::Redirected { status, reason: astray.into() });
                 }
                 _ => {
-                    let moved_to = (!before.is_empty()).then_some(self.url);
-                    return Ok(Sent::Answered { response, moved_to });
+                    if !before.is_empty() {
+                        response.extensions_mut().insert(MovedTo(self.url));
+                    }
+                    return Ok(response);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Holds what is known of a request that got no answer, beside what people are told of it.
 
+use super::astray::Astray;
 use super::{route, tls};
 use std::fmt;
 
@@ -17,6 +18,8 @@ pub(crate) enum Trouble {
     Tls(tls::Trouble),
     #[error(transparent)]
     Proxy(route::Trouble),
+    #[error("{0}")]
+    Astray(Box<Astray>),
     #[error("it does not speak HTTP/2: leave `--http 2` out")]
     Http1Only,
 }

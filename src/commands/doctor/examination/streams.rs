@@ -88,7 +88,7 @@ impl Examination<'_> {
         let asked = Instant::now();
         let asking = async {
             // Its answer is what matters, and that the stream opens.
-            let _ = self.link.ask(Some(connection), message).await;
+            let _ = self.link.ask(Some(connection), message, drop).await;
             std::future::pending::<()>().await;
         };
         let opened = tokio::select! {
@@ -114,7 +114,7 @@ impl Examination<'_> {
     ) -> Talk {
         let id = self.id();
         let begun = Instant::now();
-        let asked = self.link.ask(Some(connection), probe(&id, offered.list));
+        let asked = self.link.ask(Some(connection), probe(&id, offered.list), drop);
         match timeout(self.patience, asked).await {
             Ok(Ok(Answered { response, .. })) => match response.status {
                 200 if answers(&response.body, &id) => return Talk::Direct,
