@@ -721,7 +721,11 @@ fn one<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, String> {
         )]
         value: T,
     }
-    parse(text).map(|Field { value }| value)
+    parse(text).map(|Field { value }| value).map_err(|reason| {
+        // What serde would have in its place are the members of other steps.
+        let unknown = reason.split_once(", expected one of `editor`").map(|(unknown, _)| unknown);
+        unknown.unwrap_or(&reason).to_owned()
+    })
 }
 
 fn editor_raw(text: &str) -> Result<Action, String> {
@@ -1312,6 +1316,7 @@ mod tests {
         assert_eq!(refusal(&[HEADER, "{\"quiet\" true}"]).1, "expected `:` in column 10");
         let (_, reason) = refusal(&[HEADER, r#"{"sees":1,"colour":2}"#]);
         assert!(!reason.contains("line 1"), "{reason}");
+        assert_eq!(refusal(&[HEADER, r#"{"quiet":true,"lf":1}"#]).1, "unknown field `lf`");
     }
 
     #[test]
