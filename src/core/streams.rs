@@ -350,7 +350,9 @@ impl Core {
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
-        let is_unknown_session = scope.is_some() && !stream.was_attached;
+        // What restores a session makes it known, whatever a late answer said of its attachment.
+        let is_restoring = matches!(session.standing, Standing::Restoring(_));
+        let is_unknown_session = scope.is_some() && (!stream.was_attached || is_restoring);
         if status != 409 {
             stream.refused_since = None;
         }

@@ -168,3 +168,14 @@ fn l12_what_answers_in_place_of_the_agent_stops_the_attempts_until_a_message_ask
         assert!(world.answer(4, json(200, &answer)).contains("open 2 -"));
     }
 }
+
+/// A late answer may say that it is attached, and its stream still be refused (C3).
+#[test]
+fn r1_a_restore_goes_before_its_stream_where_that_is_refused_with_403() {
+    let mut world = asked_whether_it_lives();
+    world.core.opening.offers = RESUME;
+    assert!(world.opened(3).contains("open 4 s"));
+    world.core.sessions.get_mut(&Some(SessionId("s".into()))).unwrap().stream.was_attached = true;
+    let Outcome::Response(refused) = response(403) else { panic!() };
+    assert!(world.on(4, StreamEvent::Refused(refused)).contains("session/resume"));
+}
