@@ -384,17 +384,46 @@ async fn w1_a_port_that_closes_on_a_request_for_a_socket_is_not_suspected_of_its
 #[tokio::test]
 async fn l9_of_an_acceptance_the_head_is_the_answer() {
     let server = Server::start(Speaks::Both, |seen| match seen.body.as_ref() {
-        b"202" => answer(202, &[("content-type", "application/json")], "{}"),
+        b"202" => answer(202, &[("content-type", "text/plain")], "accepted"),
+        b"empty" => answer(202, &[("content-type", "application/json")], ""),
         b"204" => answer(204, &[], ""),
         b"200" => answer(200, &[("content-type", "text/html")], "<p>"),
         _ => event_stream().1,
     })
     .await;
     let mut client = Client::new(&[&server.url("/acp")]);
-    for (body, status) in [("202", 202), ("204", 204), ("200", 200), ("stream", 200)] {
+    let cases = [("202", 202), ("empty", 202), ("204", 204), ("200", 200), ("stream", 200)];
+    for (body, status) in cases {
         let response = response(client.post(body).await);
         assert_eq!((response.status, response.body.as_ref()), (status, &b""[..]), "{body}");
     }
+}
+
+#[tokio::test]
+async fn l9_a_json_body_of_any_success_may_be_the_answer() {
+    let server = Server::start(Speaks::Both, |seen| {
+        let status = std::str::from_utf8(&seen.body).unwrap().parse().unwrap();
+        answer(status, &[("content-type", "application/json")], "{\"id\":1}")
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    for status in ["200", "201", "202", "203"] {
+        let response = response(client.post(status).await);
+        assert_eq!(response.body.as_ref(), b"{\"id\":1}", "{status}");
+    }
+}
+
+#[tokio::test]
+async fn l9_a_json_body_that_is_cut_takes_nothing_from_an_acceptance() {
+    let url = raw(
+        "HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+    )
+    .await;
+    let accepted = response(Client::new(&[&url]).post("{}").await);
+    assert_eq!(
+        (accepted.status, accepted.body.as_ref(), accepted.truncated),
+        (202, &b""[..], false)
+    );
 }
 
 #[tokio::test]
