@@ -27,9 +27,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_TRIES: u32 = 3;
-/// How long what was sent may stay unacknowledged.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// How often HTTP/2 asks whether the other end is there, and how long it waits for the answer.
 const PING: Duration = Duration::from_secs(15);
 const PING_ANSWER: Duration = Duration::from_secs(10);
@@ -320,8 +317,9 @@ fn watched(builder: ClientBuilder) -> ClientBuilder {
         .http2_max_frame_size(FRAME)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW);
-    #[cfg(target_os = "linux")]
-    let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
+    // By default 30 s: it would end a connection whose other end takes its time to read (--post-timeout).
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    let builder = builder.tcp_user_timeout(None);
     builder
 }
 
