@@ -29,7 +29,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 
 pub(in crate::shell) type Body = BoxBody<Bytes, Infallible>;
@@ -471,6 +471,74 @@ async fn l10_a_body_that_is_cut_breaks_an_answer_but_not_a_refusal() {
     let url = raw("HTTP/1.1 409 Conflict\r\ncontent-length: 9\r\n\r\n{").await;
     let refusal = response(Client::new(&[&url]).post("{}").await);
     assert_eq!((refusal.status, refusal.body.as_ref(), refusal.truncated), (409, &b"{"[..], true));
+}
+
+/// The types of frames in HTTP/2.
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, 0], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Makes a frame for the number of a stream.
+type Meets = fn(u32) -> Vec<u8>;
+
+/// Speaks HTTP/2, and meets the head of each request with a frame. Nothing follows a GOAWAY.
+async fn meeting(answer: Meets) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(meet(socket, answer));
+        }
+    });
+    format!("http://{address}/acp")
+}
+
+async fn meet(mut socket: TcpStream, answer: Meets) -> std::io::Result<()> {
+    socket.read_exact(&mut [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()]).await?;
+    socket.write_all(&frame(SETTINGS, 0, &[])).await?;
+    loop {
+        let mut head = [0; 9];
+        socket.read_exact(&mut head).await?;
+        let [a, b, c, kind, _, stream @ ..] = head;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        socket.read_exact(&mut vec![0; usize::try_from(length).unwrap()]).await?;
+        if kind == HEADERS {
+            let met = answer(u32::from_be_bytes(stream));
+            socket.write_all(&met).await?;
+            if met[3] == GOAWAY {
+                socket.shutdown().await?;
+            }
+        }
+    }
+}
+
+fn go_away(last: u32, error: u32) -> Vec<u8> {
+    frame(GOAWAY, 0, &[last.to_be_bytes(), error.to_be_bytes()].concat())
+}
+
+/// RFC 9113, 8.7: nobody has seen a request that was refused so, or that is past what a GOAWAY names.
+#[tokio::test]
+async fn l10_what_http_2_proves_unprocessed_never_left() {
+    let cases: [(&str, Meets, bool); 5] = [
+        ("REFUSED_STREAM", |stream| frame(RST_STREAM, stream, &7_u32.to_be_bytes()), true),
+        ("CANCEL", |stream| frame(RST_STREAM, stream, &8_u32.to_be_bytes()), false),
+        ("a GOAWAY before it", |stream| go_away(stream - 1, 0), true),
+        ("one with an error", |stream| go_away(stream - 1, 11), true),
+        ("one after it", |stream| go_away(stream, 11), false),
+    ];
+    for (name, answer, is_unsent) in cases {
+        let mut client = Client::new(&[&meeting(answer).await, "--http", "2"]);
+        let outcome = client.post("{}").await;
+        assert_eq!(matches!(outcome, Outcome::Unsent(_)), is_unsent, "{name}: {outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Broken(_)), !is_unsent, "{name}: {outcome:?}");
+    }
 }
 
 #[tokio::test]
