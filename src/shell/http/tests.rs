@@ -812,6 +812,30 @@ async fn p6_what_came_together_on_a_stream_goes_on_together() {
 }
 
 #[tokio::test]
+async fn l11_some_of_an_event_is_told_as_progress_and_a_whole_one_as_itself_alone() {
+    let (server, mut streams) = streaming().await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    client.opened("s").await;
+    let sender = streams.recv().await.unwrap();
+    for (piece, is_whole) in
+        [("data: {", false), ("}", false), ("\n\n", true), ("data: {}\n\n", true)]
+    {
+        sender.send(piece.into()).unwrap();
+        match client.event().await {
+            StreamEvent::Progress => assert!(!is_whole, "{piece}"),
+            StreamEvent::Message { data, .. } => {
+                assert!(is_whole, "{piece}");
+                assert_eq!(data.unwrap(), "{}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(sender);
+    let event = client.event().await;
+    assert!(matches!(event, StreamEvent::Ended(End::Clean)), "{event:?}");
+}
+
+#[tokio::test]
 async fn l6_a_get_answered_with_another_type_or_status_is_refused() {
     let server = Server::start(Speaks::Both, |seen| match seen.header("acp-session-id") {
         Some("html") => answer(200, &[("content-type", "text/html")], "<p>log in</p>"),
