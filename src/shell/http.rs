@@ -233,7 +233,7 @@ impl Link {
 
     /// What is answered, as far as its head.
     async fn response(&self, outgoing: Outgoing) -> Result<reqwest::Response, Failure> {
-        let speaker = self.clients.for_posts().await?;
+        let speaker = self.clients.for_posts(outgoing.length()).await?;
         self.send(outgoing, &speaker).await
     }
 

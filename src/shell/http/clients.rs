@@ -2,6 +2,8 @@
 //!
 //! Streams and POSTs never share a connection. Where a server leaves Nagle's algorithm on and the
 //! system delays acknowledgements, an answer on a stream would wait 40 ms behind the 202 of its POST.
+//! Nor does a long POST share one with others while it is under way: over HTTP/2 all of a connection share the
+//! window of 64 KiB that most servers leave it at, and what a server does not read of one would hold up all.
 
 use super::addresses::{Addresses, System};
 use super::probe::{self, Greeted};
@@ -45,6 +47,9 @@ const IDLE: Duration = Duration::from_secs(50);
 /// wait without anyone seeing it.
 const STREAMS_PER_CLIENT: usize = 64;
 
+/// Bytes of a POST from which on it is a long one: many that are shorter fit into one window.
+const LONG: usize = 16 * 1024;
+
 /// What may be wrong where a server closes that was spoken to without TLS: many do so without a word.
 const MAY_SPEAK_TLS: &str = "if it speaks TLS, let the URL begin with https:";
 /// What else may be wrong where it was spoken to in HTTP/2.
@@ -71,6 +76,7 @@ pub(super) struct Clients {
     /// It has answered once, so that the scheme of the URL is right.
     has_answered: AtomicBool,
     posts: Mutex<Option<Speaker>>,
+    long_posts: Mutex<Vec<Speaker>>,
     sockets: Mutex<Option<Speaker>>,
     streams: Mutex<Vec<Speaker>>,
 }
@@ -84,14 +90,14 @@ enum Protocol {
     Negotiated,
 }
 
-/// A client and what it speaks. A stream keeps its clone for as long as it lives: there is room for so
-/// many.
+/// A client and what it speaks. A stream keeps its clone for as long as it lives, a long POST until it is
+/// answered: there is room for so many.
 #[derive(Clone, Debug)]
 pub(super) struct Speaker {
     protocol: Protocol,
     client: Client,
     token: Arc<()>,
-    /// How many streams it takes.
+    /// How many it takes at once.
     room: usize,
 }
 
@@ -110,14 +116,19 @@ impl Clients {
             protocol: tokio::sync::Mutex::default(),
             has_answered: AtomicBool::new(false),
             posts: Mutex::default(),
+            long_posts: Mutex::default(),
             sockets: Mutex::default(),
             streams: Mutex::default(),
         }
     }
 
-    /// The speaker for everything that is not a stream.
-    pub(super) async fn for_posts(&self) -> Result<Speaker, Failure> {
+    /// The speaker for what is not a stream, and has a body of `length` bytes. Until it is answered, a long one
+    /// has it alone.
+    pub(super) async fn for_posts(&self, length: usize) -> Result<Speaker, Failure> {
         let protocol = self.protocol().await?;
+        if length >= LONG {
+            return self.with_room(&self.long_posts, protocol, 1);
+        }
         let mut posts = lock(&self.posts);
         match &*posts {
             Some(speaker) if speaker.protocol == protocol => Ok(speaker.clone()),
@@ -139,13 +150,22 @@ impl Clients {
     pub(super) async fn for_stream(&self, session: Option<&SessionId>) -> Result<Speaker, Failure> {
         let protocol = self.protocol().await?;
         let room = if session.is_some() { STREAMS_PER_CLIENT } else { 1 };
-        let mut streams = lock(&self.streams);
-        let mut fitting = streams.iter().filter(|it| it.protocol == protocol && it.room == room);
+        self.with_room(&self.streams, protocol, room)
+    }
+
+    fn with_room(
+        &self,
+        speakers: &Mutex<Vec<Speaker>>,
+        protocol: Protocol,
+        room: usize,
+    ) -> Result<Speaker, Failure> {
+        let mut speakers = lock(speakers);
+        let mut fitting = speakers.iter().filter(|it| it.protocol == protocol && it.room == room);
         if let Some(speaker) = fitting.find(|speaker| speaker.has_room()) {
             return Ok(speaker.clone());
         }
         let speaker = Speaker { room, ..self.speaker(protocol)? };
-        streams.push(speaker.clone());
+        speakers.push(speaker.clone());
         Ok(speaker)
     }
 

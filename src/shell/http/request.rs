@@ -194,6 +194,11 @@ impl Outgoing {
         Ok(self)
     }
 
+    /// The length of its body.
+    pub(super) fn length(&self) -> usize {
+        self.body.len()
+    }
+
     /// What says who sends it.
     pub(super) fn credential(&self) -> Option<HeaderValue> {
         self.headers.get(AUTHORIZATION).cloned()

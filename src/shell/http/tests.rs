@@ -16,7 +16,7 @@ use clap::Parser;
 use futures_util::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Version};
@@ -31,6 +31,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+/// How long something may take that takes no time.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(in crate::shell) type Body = BoxBody<Bytes, Infallible>;
 pub(in crate::shell) type Answer = hyper::Response<Body>;
@@ -899,6 +903,62 @@ async fn streams_and_posts_share_no_connection_and_one_has_the_connection_s_or_6
     assert_eq!(connections(gets.iter().copied()), 3);
     assert_eq!(connections(posts.iter().copied()), 1);
     assert_eq!(connections(seen.iter()), 4);
+}
+
+/// A server of HTTP/2 with other settings than usual, which says in full what it answers.
+async fn of_http_2<F>(
+    settings: fn(&mut http2::Builder<TokioExecutor>),
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+) -> String
+where
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/acp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            let service = service_fn(move |request| {
+                let answer = answer(request);
+                async move { Ok::<_, Infallible>(answer.await) }
+            });
+            let mut server = http2::Builder::new(TokioExecutor::new());
+            settings(&mut server);
+            tokio::spawn(server.serve_connection(TokioIo::new(socket), service));
+        }
+    });
+    url
+}
+
+/// Over HTTP/2, what a server does not read of one message fills the window of its whole connection.
+#[tokio::test]
+async fn l5_messages_that_a_server_does_not_read_hold_up_no_others() {
+    let (unread, mut waits) = mpsc::unbounded_channel();
+    let windows = |server: &mut http2::Builder<TokioExecutor>| {
+        server.initial_connection_window_size(65_535).initial_stream_window_size(65_535);
+    };
+    let url = of_http_2(windows, move |request| {
+        let unread = unread.clone();
+        async move {
+            let body = request.into_body();
+            if body.size_hint().exact().unwrap() > 1_000_000 {
+                unread.send(()).unwrap();
+                std::future::pending::<()>().await;
+            }
+            drop(body.collect().await);
+            answer(202, &[], "")
+        }
+    })
+    .await;
+    let mut client = Client::new(&[&url, "--http", "2"]);
+    let unread: &'static str = "x".repeat(1_000_001).leak();
+    for other in ["{}", &unread[..100_000]] {
+        client.start_post(unread);
+        waits.recv().await.unwrap();
+        let posted = timeout(PATIENCE, client.post(other)).await;
+        assert_eq!(response(posted.expect("it is held up")).status, 202);
+    }
 }
 
 #[tokio::test]
