@@ -18,10 +18,12 @@ use crate::core::SessionId;
 use crate::lock::lock;
 use reqwest::cookie::{CookieStore, Jar};
 use reqwest::header::{COOKIE, HOST, HeaderValue};
-use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
-use std::sync::atomic::{AtomicBool, Ordering};
+use reqwest::{Client, ClientBuilder, Request, Response, Url, Version, redirect};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -43,9 +45,11 @@ const FRAME: u32 = 128 * 1024;
 const IDLE_HTTP1: Duration = Duration::from_secs(4);
 /// The same where TLS chose the version: below the 60 s of common proxies.
 const IDLE: Duration = Duration::from_secs(50);
-/// Streams of sessions that one client takes. Servers allow about 100 on one HTTP/2 connection, and more would
-/// wait without anyone seeing it.
+/// Streams of sessions that one client takes, until a server is found to allow fewer. Most allow about 100 on
+/// one HTTP/2 connection. A connection costs 42 KiB, and so fewer would cost each session more.
 const STREAMS_PER_CLIENT: usize = 64;
+/// How long the GET of a stream waits beside others that are open on its connection.
+const BESIDE_OTHERS: Duration = Duration::from_secs(2);
 
 /// Bytes of a POST from which on it is a long one: many that are shorter fit into one window.
 const LONG: usize = 16 * 1024;
@@ -78,7 +82,12 @@ pub(super) struct Clients {
     posts: Mutex<Option<Speaker>>,
     long_posts: Mutex<Vec<Speaker>>,
     sockets: Mutex<Option<Speaker>>,
-    streams: Mutex<Vec<Speaker>>,
+    connection_streams: Mutex<Vec<Speaker>>,
+    session_streams: Mutex<Vec<Speaker>>,
+    /// How many streams of sessions a client takes.
+    streams_per_client: AtomicUsize,
+    /// How long a GET waits beside streams that are open.
+    pub(super) beside_others: Duration,
 }
 
 /// What is spoken.
@@ -96,9 +105,17 @@ enum Protocol {
 pub(super) struct Speaker {
     protocol: Protocol,
     client: Client,
-    token: Arc<()>,
-    /// How many it takes at once.
-    room: usize,
+    /// Each clone has one.
+    taken: Arc<()>,
+    /// Each clone has one, and each stream that is open over HTTP/2 one more.
+    open: Arc<()>,
+}
+
+/// What a stream keeps while it is open.
+#[derive(Debug)]
+pub(super) struct Place {
+    _speaker: Speaker,
+    _open: Option<Arc<()>>,
 }
 
 impl Clients {
@@ -118,7 +135,10 @@ impl Clients {
             posts: Mutex::default(),
             long_posts: Mutex::default(),
             sockets: Mutex::default(),
-            streams: Mutex::default(),
+            connection_streams: Mutex::default(),
+            session_streams: Mutex::default(),
+            streams_per_client: AtomicUsize::new(STREAMS_PER_CLIENT),
+            beside_others: BESIDE_OTHERS,
         }
     }
 
@@ -149,8 +169,36 @@ impl Clients {
     /// beside others, what opens those would hold up what comes on it, such as the answer to a new session.
     pub(super) async fn for_stream(&self, session: Option<&SessionId>) -> Result<Speaker, Failure> {
         let protocol = self.protocol().await?;
-        let room = if session.is_some() { STREAMS_PER_CLIENT } else { 1 };
-        self.with_room(&self.streams, protocol, room)
+        match session {
+            None => self.with_room(&self.connection_streams, protocol, 1),
+            Some(_) => {
+                let room = self.streams_per_client.load(Ordering::Relaxed);
+                self.with_room(&self.session_streams, protocol, room)
+            }
+        }
+    }
+
+    /// What came of the GET of a stream; nothing where it waited in vain while others are open on its connection.
+    /// Then the server may allow no more of them there (F5's default is 10), and the GET have waited for that
+    /// inside the library, where nobody sees it. No client is given more from then on.
+    pub(super) async fn unless_full<T>(
+        &self,
+        speaker: &Speaker,
+        sent: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut sent = pin!(sent);
+        loop {
+            if let Ok(sent) = timeout(self.beside_others, sent.as_mut()).await {
+                return Some(sent);
+            }
+            match speaker.open_streams() {
+                0 => {}
+                open => {
+                    self.streams_per_client.fetch_min(open, Ordering::Relaxed);
+                    return None;
+                }
+            }
+        }
     }
 
     fn with_room(
@@ -160,11 +208,11 @@ impl Clients {
         room: usize,
     ) -> Result<Speaker, Failure> {
         let mut speakers = lock(speakers);
-        let mut fitting = speakers.iter().filter(|it| it.protocol == protocol && it.room == room);
-        if let Some(speaker) = fitting.find(|speaker| speaker.has_room()) {
+        let fits = |it: &&Speaker| it.protocol == protocol && it.has_room(room);
+        if let Some(speaker) = speakers.iter().find(fits) {
             return Ok(speaker.clone());
         }
-        let speaker = Speaker { room, ..self.speaker(protocol)? };
+        let speaker = self.speaker(protocol)?;
         speakers.push(speaker.clone());
         Ok(speaker)
     }
@@ -267,7 +315,8 @@ impl Clients {
     }
 
     fn speaker(&self, protocol: Protocol) -> Result<Speaker, Failure> {
-        Ok(Speaker { protocol, client: self.client(protocol)?, token: Arc::default(), room: 0 })
+        let client = self.client(protocol)?;
+        Ok(Speaker { protocol, client, taken: Arc::default(), open: Arc::default() })
     }
 
     fn client(&self, protocol: Protocol) -> Result<Client, Failure> {
@@ -308,9 +357,19 @@ impl Clients {
 }
 
 impl Speaker {
-    fn has_room(&self) -> bool {
-        // One of the tokens is its own.
-        Arc::strong_count(&self.token) <= self.room
+    /// The place of a stream that was opened. Over HTTP/1.1 it has a connection of its own.
+    pub(super) fn place(self, version: Version) -> Place {
+        let open = (version == Version::HTTP_2).then(|| Arc::clone(&self.open));
+        Place { _speaker: self, _open: open }
+    }
+
+    fn has_room(&self, room: usize) -> bool {
+        // One is its own.
+        Arc::strong_count(&self.taken) <= room
+    }
+
+    fn open_streams(&self) -> usize {
+        Arc::strong_count(&self.open) - Arc::strong_count(&self.taken)
     }
 }
 

@@ -961,6 +961,37 @@ async fn l5_messages_that_a_server_does_not_read_hold_up_no_others() {
     }
 }
 
+/// Where a server allows fewer streams on a connection, the library keeps the others to itself.
+#[tokio::test]
+async fn r1_streams_that_a_server_does_not_allow_beside_others_open_over_connections_of_their_own()
+{
+    let (kept, mut streams) = mpsc::unbounded_channel();
+    let few = |server: &mut http2::Builder<TokioExecutor>| {
+        server.max_concurrent_streams(3);
+    };
+    let url = of_http_2(few, move |_| {
+        let (sender, answer) = event_stream();
+        kept.send(sender).unwrap();
+        async { answer }
+    })
+    .await;
+    let mut client = Client::new(&[&url, "--http", "2"]);
+    Arc::get_mut(&mut client.http.link).unwrap().clients.beside_others = Duration::from_millis(100);
+    let mut open = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        timeout(PATIENCE, client.opened(name)).await.expect("it is not opened");
+        open.push(streams.recv().await);
+    }
+    // They are opened at once, too.
+    for _ in 0..8 {
+        client.open("again", None);
+    }
+    for _ in 0..8 {
+        let event = timeout(PATIENCE, client.event()).await.expect("it is not opened");
+        assert!(matches!(event, StreamEvent::Opened { .. }), "{event:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_turn_does_not_pay_for_nagle_at_the_server_and_delayed_acknowledgements() {
     for http in ["1.1", "2"] {
