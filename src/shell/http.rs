@@ -16,7 +16,7 @@ mod tls;
 mod trouble;
 mod tunnel;
 
-use self::clients::{Clients, Speaker};
+use self::clients::{Clients, Place, Speaker};
 pub(crate) use self::request::Failure;
 use self::request::{Key, Outgoing, over_http};
 use self::stream::Told;
@@ -233,7 +233,7 @@ impl Link {
 
     /// What is answered, as far as its head.
     async fn response(&self, outgoing: Outgoing) -> Result<reqwest::Response, Failure> {
-        let speaker = self.clients.for_posts().await?;
+        let speaker = self.clients.for_posts(outgoing.length()).await?;
         self.send(outgoing, &speaker).await
     }
 
@@ -273,25 +273,31 @@ impl Link {
             self.opened(connection, session, cursor.as_ref(), *renew_credential).await
         });
         match opened.await {
-            Ok((response, _speaker)) => stream::read(response, limit, &told).await,
+            Ok((response, _place)) => stream::read(response, limit, &told).await,
             Err(failure) => told.tell(vec![StreamEvent::Failed(failure.into())]).await,
         }
     }
 
-    /// What is answered to a GET of a stream, and what it comes over.
+    /// What is answered to a GET of a stream, and the place of that stream.
     async fn opened(
         &self,
         connection: &Connection,
         session: Option<&SessionId>,
         cursor: Option<&Bytes>,
         renew: bool,
-    ) -> Result<(reqwest::Response, Speaker), Failure> {
-        let speaker = self.clients.for_stream(session).await?;
-        let headers = self.headers(renew).await?;
-        let outgoing = Outgoing::stream(&self.remote.url, headers)
+    ) -> Result<(reqwest::Response, Place), Failure> {
+        let outgoing = Outgoing::stream(&self.remote.url, self.headers(renew).await?)
             .of(Some(connection), session)?
             .from(cursor, self.remote.cursor_in_query)?;
-        Ok((self.send(outgoing, &speaker).await?, speaker))
+        loop {
+            let speaker = self.clients.for_stream(session).await?;
+            let sent = self.send(outgoing.clone(), &speaker);
+            if let Some(sent) = self.clients.unless_full(&speaker, sent).await {
+                let response = sent?;
+                let place = speaker.place(response.version());
+                return Ok((response, place));
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
 const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
-/// How long a body that decides nothing may take.
+/// How long a body that decides nothing, or need not come, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How much of a body is read for nothing but the connection's next use.
 const DRAINED: usize = 64 * 1024;
@@ -23,16 +23,26 @@ pub(super) async fn read(response: reqwest::Response, limit: usize) -> Result<Re
     if !response.status().is_success() {
         return Ok(refusal(head, response).await);
     }
-    let is_bare = matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT);
-    if is_bare || !is_media_type(&head.content_type, "application/json") {
+    if !is_media_type(&head.content_type, "application/json") {
         // The connection can be used again only after the last byte of the body.
         tokio::spawn(timeout(PATIENCE, body(response, DRAINED)));
         return Ok(head);
+    }
+    if response.status() == StatusCode::ACCEPTED {
+        return Ok(acceptance(head, response, limit).await);
     }
     let (body, end) = body(response, limit).await;
     match end {
         BodyEnd::Broken(reason) => Err(Failure::Broken(reason)),
         end => Ok(Response { body, truncated: matches!(end, BodyEnd::OverLimit), ..head }),
+    }
+}
+
+/// That a message was accepted counts even where its body, which may be the answer, is cut or does not come.
+async fn acceptance(head: Response, response: reqwest::Response, limit: usize) -> Response {
+    match timeout(PATIENCE, body(response, limit)).await {
+        Err(_) | Ok((_, BodyEnd::Broken(_))) => head,
+        Ok((body, end)) => Response { body, truncated: matches!(end, BodyEnd::OverLimit), ..head },
     }
 }
 

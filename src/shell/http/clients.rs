@@ -2,6 +2,8 @@
 //!
 //! Streams and POSTs never share a connection. Where a server leaves Nagle's algorithm on and the
 //! system delays acknowledgements, an answer on a stream would wait 40 ms behind the 202 of its POST.
+//! Nor does a long POST share one with others while it is under way: over HTTP/2 all of a connection share the
+//! window of 64 KiB that most servers leave it at, and what a server does not read of one would hold up all.
 
 use super::addresses::{Addresses, System};
 use super::probe::{self, Greeted};
@@ -16,10 +18,12 @@ use crate::core::SessionId;
 use crate::lock::lock;
 use reqwest::cookie::{CookieStore, Jar};
 use reqwest::header::{COOKIE, HOST, HeaderValue};
-use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
-use std::sync::atomic::{AtomicBool, Ordering};
+use reqwest::{Client, ClientBuilder, Request, Response, Url, Version, redirect};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -27,9 +31,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_TRIES: u32 = 3;
-/// How long what was sent may stay unacknowledged.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// How often HTTP/2 asks whether the other end is there, and how long it waits for the answer.
 const PING: Duration = Duration::from_secs(15);
 const PING_ANSWER: Duration = Duration::from_secs(10);
@@ -44,9 +45,14 @@ const FRAME: u32 = 128 * 1024;
 const IDLE_HTTP1: Duration = Duration::from_secs(4);
 /// The same where TLS chose the version: below the 60 s of common proxies.
 const IDLE: Duration = Duration::from_secs(50);
-/// Streams of sessions that one client takes. Servers allow about 100 on one HTTP/2 connection, and more would
-/// wait without anyone seeing it.
+/// Streams of sessions that one client takes, until a server is found to allow fewer. Most allow about 100 on
+/// one HTTP/2 connection. A connection costs 42 KiB, and so fewer would cost each session more.
 const STREAMS_PER_CLIENT: usize = 64;
+/// How long the GET of a stream waits beside others that are open on its connection.
+const BESIDE_OTHERS: Duration = Duration::from_secs(2);
+
+/// Bytes of a POST from which on it is a long one: many that are shorter fit into one window.
+const LONG: usize = 16 * 1024;
 
 /// What may be wrong where a server closes that was spoken to without TLS: many do so without a word.
 const MAY_SPEAK_TLS: &str = "if it speaks TLS, let the URL begin with https:";
@@ -74,8 +80,14 @@ pub(super) struct Clients {
     /// It has answered once, so that the scheme of the URL is right.
     has_answered: AtomicBool,
     posts: Mutex<Option<Speaker>>,
+    long_posts: Mutex<Vec<Speaker>>,
     sockets: Mutex<Option<Speaker>>,
-    streams: Mutex<Vec<Speaker>>,
+    connection_streams: Mutex<Vec<Speaker>>,
+    session_streams: Mutex<Vec<Speaker>>,
+    /// How many streams of sessions a client takes.
+    streams_per_client: AtomicUsize,
+    /// How long a GET waits beside streams that are open.
+    pub(super) beside_others: Duration,
 }
 
 /// What is spoken.
@@ -87,15 +99,23 @@ enum Protocol {
     Negotiated,
 }
 
-/// A client and what it speaks. A stream keeps its clone for as long as it lives: there is room for so
-/// many.
+/// A client and what it speaks. A stream keeps its clone for as long as it lives, a long POST until it is
+/// answered: there is room for so many.
 #[derive(Clone, Debug)]
 pub(super) struct Speaker {
     protocol: Protocol,
     client: Client,
-    token: Arc<()>,
-    /// How many streams it takes.
-    room: usize,
+    /// Each clone has one.
+    taken: Arc<()>,
+    /// Each clone has one, and each stream that is open over HTTP/2 one more.
+    open: Arc<()>,
+}
+
+/// What a stream keeps while it is open.
+#[derive(Debug)]
+pub(super) struct Place {
+    _speaker: Speaker,
+    _open: Option<Arc<()>>,
 }
 
 impl Clients {
@@ -113,14 +133,22 @@ impl Clients {
             protocol: tokio::sync::Mutex::default(),
             has_answered: AtomicBool::new(false),
             posts: Mutex::default(),
+            long_posts: Mutex::default(),
             sockets: Mutex::default(),
-            streams: Mutex::default(),
+            connection_streams: Mutex::default(),
+            session_streams: Mutex::default(),
+            streams_per_client: AtomicUsize::new(STREAMS_PER_CLIENT),
+            beside_others: BESIDE_OTHERS,
         }
     }
 
-    /// The speaker for everything that is not a stream.
-    pub(super) async fn for_posts(&self) -> Result<Speaker, Failure> {
+    /// The speaker for what is not a stream, and has a body of `length` bytes. Until it is answered, a long one
+    /// has it alone.
+    pub(super) async fn for_posts(&self, length: usize) -> Result<Speaker, Failure> {
         let protocol = self.protocol().await?;
+        if length >= LONG {
+            return self.with_room(&self.long_posts, protocol, 1);
+        }
         let mut posts = lock(&self.posts);
         match &*posts {
             Some(speaker) if speaker.protocol == protocol => Ok(speaker.clone()),
@@ -141,14 +169,51 @@ impl Clients {
     /// beside others, what opens those would hold up what comes on it, such as the answer to a new session.
     pub(super) async fn for_stream(&self, session: Option<&SessionId>) -> Result<Speaker, Failure> {
         let protocol = self.protocol().await?;
-        let room = if session.is_some() { STREAMS_PER_CLIENT } else { 1 };
-        let mut streams = lock(&self.streams);
-        let mut fitting = streams.iter().filter(|it| it.protocol == protocol && it.room == room);
-        if let Some(speaker) = fitting.find(|speaker| speaker.has_room()) {
+        match session {
+            None => self.with_room(&self.connection_streams, protocol, 1),
+            Some(_) => {
+                let room = self.streams_per_client.load(Ordering::Relaxed);
+                self.with_room(&self.session_streams, protocol, room)
+            }
+        }
+    }
+
+    /// What came of the GET of a stream; nothing where it waited in vain while others are open on its connection.
+    /// Then the server may allow no more of them there (F5's default is 10), and the GET have waited for that
+    /// inside the library, where nobody sees it. No client is given more from then on.
+    pub(super) async fn unless_full<T>(
+        &self,
+        speaker: &Speaker,
+        sent: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut sent = pin!(sent);
+        loop {
+            if let Ok(sent) = timeout(self.beside_others, sent.as_mut()).await {
+                return Some(sent);
+            }
+            match speaker.open_streams() {
+                0 => {}
+                open => {
+                    self.streams_per_client.fetch_min(open, Ordering::Relaxed);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn with_room(
+        &self,
+        speakers: &Mutex<Vec<Speaker>>,
+        protocol: Protocol,
+        room: usize,
+    ) -> Result<Speaker, Failure> {
+        let mut speakers = lock(speakers);
+        let fits = |it: &&Speaker| it.protocol == protocol && it.has_room(room);
+        if let Some(speaker) = speakers.iter().find(fits) {
             return Ok(speaker.clone());
         }
-        let speaker = Speaker { room, ..self.speaker(protocol)? };
-        streams.push(speaker.clone());
+        let speaker = self.speaker(protocol)?;
+        speakers.push(speaker.clone());
         Ok(speaker)
     }
 
@@ -250,7 +315,8 @@ impl Clients {
     }
 
     fn speaker(&self, protocol: Protocol) -> Result<Speaker, Failure> {
-        Ok(Speaker { protocol, client: self.client(protocol)?, token: Arc::default(), room: 0 })
+        let client = self.client(protocol)?;
+        Ok(Speaker { protocol, client, taken: Arc::default(), open: Arc::default() })
     }
 
     fn client(&self, protocol: Protocol) -> Result<Client, Failure> {
@@ -291,9 +357,19 @@ impl Clients {
 }
 
 impl Speaker {
-    fn has_room(&self) -> bool {
-        // One of the tokens is its own.
-        Arc::strong_count(&self.token) <= self.room
+    /// The place of a stream that was opened. Over HTTP/1.1 it has a connection of its own.
+    pub(super) fn place(self, version: Version) -> Place {
+        let open = (version == Version::HTTP_2).then(|| Arc::clone(&self.open));
+        Place { _speaker: self, _open: open }
+    }
+
+    fn has_room(&self, room: usize) -> bool {
+        // One is its own.
+        Arc::strong_count(&self.taken) <= room
+    }
+
+    fn open_streams(&self) -> usize {
+        Arc::strong_count(&self.open) - Arc::strong_count(&self.taken)
     }
 }
 
@@ -320,8 +396,9 @@ fn watched(builder: ClientBuilder) -> ClientBuilder {
         .http2_max_frame_size(FRAME)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW);
-    #[cfg(target_os = "linux")]
-    let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
+    // By default 30 s: it would end a connection whose other end takes its time to read (--post-timeout).
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    let builder = builder.tcp_user_timeout(None);
     builder
 }
 

@@ -2,7 +2,7 @@
 //! failed.
 
 use super::answer;
-use super::clients::Speaker;
+use super::clients::Place;
 use super::request::{Failure, MovedTo, reason};
 use super::stream::is_stream;
 use super::tls::Certificate;
@@ -74,7 +74,7 @@ pub(crate) struct Stream {
     response: reqwest::Response,
     decoder: Decoder,
     items: VecDeque<Item>,
-    _speaker: Speaker,
+    _place: Place,
 }
 
 impl Stream {
@@ -181,7 +181,7 @@ impl Link {
     ) -> Result<Opened, Lost> {
         let lost = |failure| self.lost(failure);
         let opened = self.opened(connection, None, cursor, false).await;
-        let (response, speaker) = opened.map_err(lost)?;
+        let (response, place) = opened.map_err(lost)?;
         if !is_stream(&response) {
             let read = answer::read(response, limits::ERROR_BODY_BYTES).await;
             return read.map(Opened::Refused).map_err(lost);
@@ -192,7 +192,7 @@ impl Link {
             decoder: Decoder::new(self.remote.max_message_bytes),
             items: VecDeque::new(),
             response,
-            _speaker: speaker,
+            _place: place,
         })))
     }
 

@@ -194,6 +194,11 @@ impl Outgoing {
         Ok(self)
     }
 
+    /// The length of its body.
+    pub(super) fn length(&self) -> usize {
+        self.body.len()
+    }
+
     /// What says who sends it.
     pub(super) fn credential(&self) -> Option<HeaderValue> {
         self.headers.get(AUTHORIZATION).cloned()
@@ -258,6 +263,7 @@ impl From<reqwest::Error> for Failure {
         let is_unsent = error.is_connect()
             || error.is_builder()
             || is_canceled(&error)
+            || is_unprocessed(&error)
             || tls::Trouble::of(&error).is_some_and(|trouble| trouble.is_refusal());
         let reason = reason(error);
         if is_unsent { Self::Unsent(reason) } else { Self::Broken(reason) }
@@ -267,6 +273,15 @@ impl From<reqwest::Error> for Failure {
 /// Whether a connection closed before the request that was to go over it was begun.
 fn is_canceled(error: &reqwest::Error) -> bool {
     causes(error).filter_map(|cause| cause.downcast_ref()).any(hyper::Error::is_canceled)
+}
+
+/// Whether HTTP/2 proves that nobody has seen a request (RFC 9113, 8.7): the server refused its stream, or left
+/// with a GOAWAY that does not reach it. A request that one reaches does not fail with it.
+fn is_unprocessed(error: &reqwest::Error) -> bool {
+    let mut said = causes(error)
+        .filter_map(|cause| cause.downcast_ref::<h2::Error>())
+        .filter(|error| error.is_remote());
+    said.any(|it| it.is_go_away() || it.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 /// What went wrong, for people. The outermost texts name layers and URLs, the innermost the matter.

@@ -16,7 +16,7 @@ use clap::Parser;
 use futures_util::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Version};
@@ -29,8 +29,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+/// How long something may take that takes no time.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(in crate::shell) type Body = BoxBody<Bytes, Infallible>;
 pub(in crate::shell) type Answer = hyper::Response<Body>;
@@ -384,17 +388,46 @@ async fn w1_a_port_that_closes_on_a_request_for_a_socket_is_not_suspected_of_its
 #[tokio::test]
 async fn l9_of_an_acceptance_the_head_is_the_answer() {
     let server = Server::start(Speaks::Both, |seen| match seen.body.as_ref() {
-        b"202" => answer(202, &[("content-type", "application/json")], "{}"),
+        b"202" => answer(202, &[("content-type", "text/plain")], "accepted"),
+        b"empty" => answer(202, &[("content-type", "application/json")], ""),
         b"204" => answer(204, &[], ""),
         b"200" => answer(200, &[("content-type", "text/html")], "<p>"),
         _ => event_stream().1,
     })
     .await;
     let mut client = Client::new(&[&server.url("/acp")]);
-    for (body, status) in [("202", 202), ("204", 204), ("200", 200), ("stream", 200)] {
+    let cases = [("202", 202), ("empty", 202), ("204", 204), ("200", 200), ("stream", 200)];
+    for (body, status) in cases {
         let response = response(client.post(body).await);
         assert_eq!((response.status, response.body.as_ref()), (status, &b""[..]), "{body}");
     }
+}
+
+#[tokio::test]
+async fn l9_a_json_body_of_any_success_may_be_the_answer() {
+    let server = Server::start(Speaks::Both, |seen| {
+        let status = std::str::from_utf8(&seen.body).unwrap().parse().unwrap();
+        answer(status, &[("content-type", "application/json")], "{\"id\":1}")
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    for status in ["200", "201", "202", "203"] {
+        let response = response(client.post(status).await);
+        assert_eq!(response.body.as_ref(), b"{\"id\":1}", "{status}");
+    }
+}
+
+#[tokio::test]
+async fn l9_a_json_body_that_is_cut_takes_nothing_from_an_acceptance() {
+    let url = raw(
+        "HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+    )
+    .await;
+    let accepted = response(Client::new(&[&url]).post("{}").await);
+    assert_eq!(
+        (accepted.status, accepted.body.as_ref(), accepted.truncated),
+        (202, &b""[..], false)
+    );
 }
 
 #[tokio::test]
@@ -442,6 +475,74 @@ async fn l10_a_body_that_is_cut_breaks_an_answer_but_not_a_refusal() {
     let url = raw("HTTP/1.1 409 Conflict\r\ncontent-length: 9\r\n\r\n{").await;
     let refusal = response(Client::new(&[&url]).post("{}").await);
     assert_eq!((refusal.status, refusal.body.as_ref(), refusal.truncated), (409, &b"{"[..], true));
+}
+
+/// The types of frames in HTTP/2.
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, 0], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Makes a frame for the number of a stream.
+type Meets = fn(u32) -> Vec<u8>;
+
+/// Speaks HTTP/2, and meets the head of each request with a frame. Nothing follows a GOAWAY.
+async fn meeting(answer: Meets) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(meet(socket, answer));
+        }
+    });
+    format!("http://{address}/acp")
+}
+
+async fn meet(mut socket: TcpStream, answer: Meets) -> std::io::Result<()> {
+    socket.read_exact(&mut [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()]).await?;
+    socket.write_all(&frame(SETTINGS, 0, &[])).await?;
+    loop {
+        let mut head = [0; 9];
+        socket.read_exact(&mut head).await?;
+        let [a, b, c, kind, _, stream @ ..] = head;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        socket.read_exact(&mut vec![0; usize::try_from(length).unwrap()]).await?;
+        if kind == HEADERS {
+            let met = answer(u32::from_be_bytes(stream));
+            socket.write_all(&met).await?;
+            if met[3] == GOAWAY {
+                socket.shutdown().await?;
+            }
+        }
+    }
+}
+
+fn go_away(last: u32, error: u32) -> Vec<u8> {
+    frame(GOAWAY, 0, &[last.to_be_bytes(), error.to_be_bytes()].concat())
+}
+
+/// RFC 9113, 8.7: nobody has seen a request that was refused so, or that is past what a GOAWAY names.
+#[tokio::test]
+async fn l10_what_http_2_proves_unprocessed_never_left() {
+    let cases: [(&str, Meets, bool); 5] = [
+        ("REFUSED_STREAM", |stream| frame(RST_STREAM, stream, &7_u32.to_be_bytes()), true),
+        ("CANCEL", |stream| frame(RST_STREAM, stream, &8_u32.to_be_bytes()), false),
+        ("a GOAWAY before it", |stream| go_away(stream - 1, 0), true),
+        ("one with an error", |stream| go_away(stream - 1, 11), true),
+        ("one after it", |stream| go_away(stream, 11), false),
+    ];
+    for (name, answer, is_unsent) in cases {
+        let mut client = Client::new(&[&meeting(answer).await, "--http", "2"]);
+        let outcome = client.post("{}").await;
+        assert_eq!(matches!(outcome, Outcome::Unsent(_)), is_unsent, "{name}: {outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Broken(_)), !is_unsent, "{name}: {outcome:?}");
+    }
 }
 
 #[tokio::test]
@@ -715,6 +816,30 @@ async fn p6_what_came_together_on_a_stream_goes_on_together() {
 }
 
 #[tokio::test]
+async fn l11_some_of_an_event_is_told_as_progress_and_a_whole_one_as_itself_alone() {
+    let (server, mut streams) = streaming().await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    client.opened("s").await;
+    let sender = streams.recv().await.unwrap();
+    for (piece, is_whole) in
+        [("data: {", false), ("}", false), ("\n\n", true), ("data: {}\n\n", true)]
+    {
+        sender.send(piece.into()).unwrap();
+        match client.event().await {
+            StreamEvent::Progress => assert!(!is_whole, "{piece}"),
+            StreamEvent::Message { data, .. } => {
+                assert!(is_whole, "{piece}");
+                assert_eq!(data.unwrap(), "{}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(sender);
+    let event = client.event().await;
+    assert!(matches!(event, StreamEvent::Ended(End::Clean)), "{event:?}");
+}
+
+#[tokio::test]
 async fn l6_a_get_answered_with_another_type_or_status_is_refused() {
     let server = Server::start(Speaks::Both, |seen| match seen.header("acp-session-id") {
         Some("html") => answer(200, &[("content-type", "text/html")], "<p>log in</p>"),
@@ -778,6 +903,93 @@ async fn streams_and_posts_share_no_connection_and_one_has_the_connection_s_or_6
     assert_eq!(connections(gets.iter().copied()), 3);
     assert_eq!(connections(posts.iter().copied()), 1);
     assert_eq!(connections(seen.iter()), 4);
+}
+
+/// A server of HTTP/2 with other settings than usual, which says in full what it answers.
+async fn of_http_2<F>(
+    settings: fn(&mut http2::Builder<TokioExecutor>),
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+) -> String
+where
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/acp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            let service = service_fn(move |request| {
+                let answer = answer(request);
+                async move { Ok::<_, Infallible>(answer.await) }
+            });
+            let mut server = http2::Builder::new(TokioExecutor::new());
+            settings(&mut server);
+            tokio::spawn(server.serve_connection(TokioIo::new(socket), service));
+        }
+    });
+    url
+}
+
+/// Over HTTP/2, what a server does not read of one message fills the window of its whole connection.
+#[tokio::test]
+async fn l5_messages_that_a_server_does_not_read_hold_up_no_others() {
+    let (unread, mut waits) = mpsc::unbounded_channel();
+    let windows = |server: &mut http2::Builder<TokioExecutor>| {
+        server.initial_connection_window_size(65_535).initial_stream_window_size(65_535);
+    };
+    let url = of_http_2(windows, move |request| {
+        let unread = unread.clone();
+        async move {
+            let body = request.into_body();
+            if body.size_hint().exact().unwrap() > 1_000_000 {
+                unread.send(()).unwrap();
+                std::future::pending::<()>().await;
+            }
+            drop(body.collect().await);
+            answer(202, &[], "")
+        }
+    })
+    .await;
+    let mut client = Client::new(&[&url, "--http", "2"]);
+    let unread: &'static str = "x".repeat(1_000_001).leak();
+    for other in ["{}", &unread[..100_000]] {
+        client.start_post(unread);
+        waits.recv().await.unwrap();
+        let posted = timeout(PATIENCE, client.post(other)).await;
+        assert_eq!(response(posted.expect("it is held up")).status, 202);
+    }
+}
+
+/// Where a server allows fewer streams on a connection, the library keeps the others to itself.
+#[tokio::test]
+async fn r1_streams_that_a_server_does_not_allow_beside_others_open_over_connections_of_their_own()
+{
+    let (kept, mut streams) = mpsc::unbounded_channel();
+    let few = |server: &mut http2::Builder<TokioExecutor>| {
+        server.max_concurrent_streams(3);
+    };
+    let url = of_http_2(few, move |_| {
+        let (sender, answer) = event_stream();
+        kept.send(sender).unwrap();
+        async { answer }
+    })
+    .await;
+    let mut client = Client::new(&[&url, "--http", "2"]);
+    Arc::get_mut(&mut client.http.link).unwrap().clients.beside_others = Duration::from_millis(100);
+    let mut open = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        timeout(PATIENCE, client.opened(name)).await.expect("it is not opened");
+        open.push(streams.recv().await);
+    }
+    // They are opened at once, too.
+    for _ in 0..8 {
+        client.open("again", None);
+    }
+    for _ in 0..8 {
+        let event = timeout(PATIENCE, client.event()).await.expect("it is not opened");
+        assert!(matches!(event, StreamEvent::Opened { .. }), "{event:?}");
+    }
 }
 
 #[tokio::test]
