@@ -41,6 +41,8 @@ pub const REPLACED: Millis = Millis(1_000);
 pub const REPLAY_QUIET: Millis = Millis(50);
 /// See [`REPLAY_QUIET`].
 pub const REPLAY_WAIT: Millis = Millis(2_000);
+/// The same where the replay is that of our own restore (V3).
+pub const OWN_REPLAY_WAIT: Millis = Millis(20_000);
 /// How long after the restore a question of the lost connection is kept (V6).
 pub const QUESTION_KEPT: Millis = Millis(2_000);
 /// How long one step of our own restore may go unanswered.

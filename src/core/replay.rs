@@ -95,10 +95,21 @@ impl Core {
     /// Something came on a session's stream: what waits for its silence waits on, but not for ever.
     pub(super) fn not_quiet(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get(scope) else { return };
-        let since = session.draining.or(session.held.first().map(|held| held.since));
-        let Some(since) = since else { return };
-        let until = step.now.plus(limits::REPLAY_QUIET).min(since.plus(limits::REPLAY_WAIT));
+        let held = session.held.first().map(|held| held.since.plus(self.patience(held)));
+        let Some(end) = session.draining.map(|it| it.plus(limits::REPLAY_WAIT)).or(held) else {
+            return;
+        };
+        let until = step.now.plus(limits::REPLAY_QUIET).min(end);
         self.timers.arm(Timer::Quiet(scope.clone()), until);
+    }
+
+    /// How long an answer waits at most for the end of its replay. Where that is of our own restore, what
+    /// came too late would be shown a second time (V3).
+    fn patience(&self, held: &Held) -> Millis {
+        match self.own.contains_key(&held.request) {
+            true => limits::OWN_REPLAY_WAIT,
+            false => limits::REPLAY_WAIT,
+        }
     }
 
     /// The editor keeps up again: the time since `since` does not count for what waits for silence.
@@ -134,22 +145,25 @@ impl Core {
         session.draining = None;
         let is_away = session.stream.is_coming();
         let heard = session.stream.pulse.heard();
-        let own = &self.own;
-        let waits = |held: &mut Held| {
+        let held = std::mem::take(&mut session.held);
+        let waits = |held: &Held| {
             // Another may have waited for long enough in the middle of the replay of this one.
             let is_quiet = held.since.max(heard).plus(limits::REPLAY_QUIET) <= step.now;
-            let is_patient = step.now < held.since.plus(limits::REPLAY_WAIT);
-            is_patient && (is_away || !is_quiet) || is_away && own.contains_key(&held.request)
+            let is_patient = step.now < held.since.plus(self.patience(held));
+            is_patient && (is_away || !is_quiet) || is_away && self.own.contains_key(&held.request)
         };
-        let released: Vec<Held> = session.held.extract_if(.., |held| !waits(held)).collect();
-        if !session.held.is_empty() {
-            let patient = session.held.iter().map(|held| held.since.plus(limits::REPLAY_WAIT));
+        let (kept, released): (Vec<Held>, Vec<Held>) = held.into_iter().partition(waits);
+        if !kept.is_empty() {
+            let patient = kept.iter().map(|held| held.since.plus(self.patience(held)));
             let until = match patient.filter(|at| *at > step.now).min() {
                 Some(at) if is_away => at,
                 None if is_away => step.now.plus(limits::REPLAY_WAIT),
                 _ => step.now.plus(limits::REPLAY_QUIET),
             };
             self.timers.arm(Timer::Quiet(scope.clone()), until);
+        }
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.held = kept;
         }
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);

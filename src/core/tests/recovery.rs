@@ -179,3 +179,20 @@ fn r1_a_restore_goes_before_its_stream_where_that_is_refused_with_403() {
     let Outcome::Response(refused) = response(403) else { panic!() };
     assert!(world.on(4, StreamEvent::Refused(refused)).contains("session/resume"));
 }
+
+#[test]
+fn v3_a_replay_of_our_own_that_takes_its_time_is_held_back_to_its_end() {
+    let mut world = restoring_alone(Offers { load: true, resume: false });
+    assert!(world.answer(2, response(202)).contains("open 5 s"));
+    world.opened(5);
+    let answer = answer_to_ours(&world, r#""result":null"#);
+    assert_eq!(world.says(3, &answer), "");
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    for _ in 0..200 {
+        assert_eq!(world.pass(40), "");
+        world.on(5, StreamEvent::Progress);
+        assert_eq!(world.says(5, update), "", "the editor has it already");
+    }
+    world.pass(limits::REPLAY_QUIET.0);
+    assert_eq!(world.says(5, update), format!("line {update}\n"), "this is new");
+}
