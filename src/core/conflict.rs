@@ -16,7 +16,7 @@ impl Core {
         let was_attached = session.attached;
         step.log(Level::Warn, failure.message.as_str());
         session.stream.start_over();
-        session.held.clear();
+        session.held.retain(|held| self.ledger.turn_of(&held.request).is_some());
         self.close_stream(scope, step);
         self.forget_turn(scope, step);
         self.fail_sent_of(scope, &failure, step);

@@ -31,7 +31,7 @@ impl Core {
     pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let mut sent = self.ledger.sent_of(scope.as_ref());
         if scope.is_none() {
-            // Their answers come on either stream (R1), over a socket all do.
+            // Their answers come on either stream (R1).
             sent.extend(self.sent_on_either());
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };
@@ -95,8 +95,7 @@ impl Core {
         let is_attached = |scope: &Scope| self.sessions.get(scope).is_some_and(|it| it.attached);
         let is_either = |id: &RequestId| {
             self.ledger.place_of(id).is_some_and(|(method, scope)| {
-                let is_fixed = !method.mends() && method != Method::EndSession;
-                self.is_socket() || !is_fixed || !is_attached(scope)
+                method.mends() || method == Method::EndSession || !is_attached(scope)
             })
         };
         self.ledger.sent().into_iter().filter(is_either).collect()
@@ -145,9 +144,24 @@ impl Core {
 
     /// The editor cancels a session's turn.
     pub(super) fn cancelled(&mut self, scope: &Scope, step: &Step<'_>) {
-        let Some(session) = self.sessions.get_mut(scope) else { return };
-        session.cancelled.extend(self.ledger.prompts(scope.as_ref()));
-        self.expect_answers(scope, step);
+        // It may be in doubt with either stream (R1).
+        for doubtful in [scope, &None] {
+            let Some(session) = self.sessions.get_mut(doubtful) else { continue };
+            session.cancelled.extend(self.ledger.prompts(scope.as_ref()));
+            self.expect_answers(doubtful, step);
+        }
+    }
+
+    /// A message that could not be read may have been an answer (I19): on a stream to what was sent there,
+    /// on a socket to anything.
+    pub(super) fn doubt_answers(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if !self.is_socket() {
+            return self.doubt_sent(scope, step);
+        }
+        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in scopes {
+            self.doubt_sent(&scope, step);
+        }
     }
 
     /// The agent did not confirm a cancel, or its confirmation was lost: the prompt is answered so.

@@ -315,6 +315,10 @@ impl Core {
 
     /// Answers an open request with an error. One that was answered already stays so (P2).
     pub(super) fn fail(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
+        if let Some(held) = self.held_answer(id) {
+            // Its answer is here, and only waited for what came before it.
+            return self.settle_now(id, &held.answer, held.is_error, step);
+        }
         if let Some(request) = self.close_request(id, step) {
             step.line(failure.answer(&request.id, request.session.as_ref()));
             self.retire_if_idle(&request.session, step);
@@ -627,13 +631,15 @@ pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
     const BEFORE: [&str; 6] = ["unknown", "such", "invalid", "missing", "expired", "closed"];
     const AFTER: [&str; 9] =
         ["unknown", "not", "invalid", "missing", "required", "expired", "closed", "lost", "gone"];
-    // So many words may stand between: "connection c1 does not exist".
-    const NEAR: usize = 3;
+    // So many words may stand between: "connection with id c1 does not exist".
+    const NEAR: usize = 5;
     let body = String::from_utf8_lossy(&response.body).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| body.contains(words));
-    // "invalid database connection string" is about another one.
-    let is_wrong = |clause: &str| {
-        let words = clause.split(|it: char| !it.is_alphanumeric() && !"-_".contains(it));
+    // "invalid database connection string" is about another one. An id may be many words.
+    let is_wrong = |text: &str| {
+        let words = text.split(|it: char| !it.is_alphanumeric() && it != '-');
+        let words =
+            words.flat_map(|it| it.splitn(if it.contains("connection") { 9 } else { 1 }, '-'));
         let words: Vec<&str> = words.filter(|word| !matches!(*word, "" | "acp")).collect();
         (0..words.len()).filter(|at| words[*at] == "connection").any(|at| {
             let after = &words[at + 1..words.len().min(at + 1 + NEAR)];
@@ -642,7 +648,8 @@ pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
         })
     };
     says(&["connection-id", "connection id", "connectionid", "not initialized", "uninitialized"])
-        || body.split([',', ';']).any(is_wrong)
+        // What stands in another member of an object is another matter.
+        || body.split("\",").any(is_wrong)
 }
 
 /// A refusal that says that the connection, or the session, is gone. Says whether the agent answered

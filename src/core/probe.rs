@@ -234,7 +234,10 @@ impl Core {
         self.timers.disarm(&Timer::Probe);
         step.log(Level::Error, failure.message.as_str());
         for (scope, _) in self.suspects() {
-            self.fail_waiting(&scope, failure, step);
+            match self.sessions.get(&scope).is_some_and(Session::is_restore_unsent) {
+                true => self.stop_restore(&scope, failure, step),
+                false => self.fail_waiting(&scope, failure, step),
+            }
             self.doubt_sent(&scope, step);
         }
     }

@@ -59,6 +59,7 @@ impl Core {
             Ok(Message::Notification { method, params }) => {
                 let scope = self.scope_of(scope, &params);
                 self.gap_is_over(&scope);
+                self.heard(&scope, step);
                 self.note_news(&scope, Method::named(&method), &params, &data, step);
                 self.retire_if_idle(&scope, step);
                 step.line(message::as_line(data));
@@ -74,7 +75,7 @@ impl Core {
                 step.log(Level::Warn, what);
                 // It may have been an answer (I19), where it begins as a message.
                 if data.trim_ascii_start().starts_with(b"{") {
-                    self.doubt_sent(scope, step);
+                    self.doubt_answers(scope, step);
                 }
             }
         }
@@ -96,6 +97,7 @@ impl Core {
         let named = named.map(|session| SessionId(Arc::from(&**session)));
         let session = named.or_else(|| scope.clone());
         self.gap_is_over(&session);
+        self.heard(&session, step);
         self.roster.note_message(&session, step.now);
         match self.ledger.ask(id, method, methods::params(data), session, self.epoch) {
             Asked::New(ours) => step.line(message::as_line(message::with_id(data, id, &ours))),

@@ -4,7 +4,6 @@
 use bytes::Bytes;
 
 use super::message::RequestId;
-use super::methods::Method;
 use super::restore::Way;
 use super::session::{Held, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
@@ -22,8 +21,10 @@ impl Core {
             Some(own) => own.restores()?.clone(),
             None => {
                 let request = self.ledger.request(id)?;
-                let closes = request.replays || request.method == Method::Prompt;
-                closes.then(|| request.session.clone())?
+                let (replays, session) = (request.replays, request.session.clone());
+                // From version 2 on it is not the end of its turn.
+                let is_turn = self.ledger.turn_of(id).is_some() && !self.speaks_version_2();
+                (replays || is_turn).then_some(session)?
             }
         };
         let session = self.sessions.get(&scope)?;
@@ -38,6 +39,13 @@ impl Core {
     pub(super) fn is_held(&self, id: &RequestId) -> bool {
         let mut held = self.sessions.values().flat_map(|session| &session.held);
         held.any(|held| held.request == *id)
+    }
+
+    /// The answer to a prompt that waits for the rest of its turn.
+    pub(super) fn held_answer(&mut self, id: &RequestId) -> Option<Held> {
+        let session = self.sessions.get_mut(&Some(self.ledger.turn_of(id)?))?;
+        let at = session.held.iter().position(|held| held.request == *id)?;
+        Some(session.held.remove(at))
     }
 
     /// Whether what comes on a session's stream is the replay of our own `session/load`.
@@ -95,10 +103,9 @@ impl Core {
     /// Something came on a session's stream: what waits for its silence waits on, but not for ever.
     pub(super) fn not_quiet(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get(scope) else { return };
-        let held = session.held.first().map(|held| held.since.plus(self.patience(held)));
-        let Some(end) = session.draining.map(|it| it.plus(limits::REPLAY_WAIT)).or(held) else {
-            return;
-        };
+        let draining = session.draining.map(|since| since.plus(limits::REPLAY_WAIT));
+        let held = session.held.iter().map(|held| held.since.plus(self.patience(held)));
+        let Some(end) = held.chain(draining).min() else { return };
         let until = step.now.plus(limits::REPLAY_QUIET).min(end);
         self.timers.arm(Timer::Quiet(scope.clone()), until);
     }

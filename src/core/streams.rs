@@ -77,8 +77,7 @@ impl Core {
                     Level::Warn,
                     format!("dropped a message longer than {limit} bytes (--max-message-bytes)"),
                 );
-                // It may have been an answer (I19).
-                self.doubt_sent(scope, step);
+                self.doubt_answers(scope, step);
             }
             StreamEvent::Progress => self.progress(scope, step),
             StreamEvent::Comment => self.beat(scope, step),

@@ -518,7 +518,7 @@ impl Stage for VirtualStage {
         } else if let Asked::Stream(stream, decoder) = &mut self.asked[request] {
             let mut items = Vec::new();
             decoder.push(bytes, &mut items);
-            if items.is_empty() {
+            if items.is_empty() && decoder.is_within_event() {
                 self.events.push_back(Event::Stream(stream.clone(), StreamEvent::Progress));
             }
             let event = |item: Item| Event::Stream(stream.clone(), item.into());

@@ -120,6 +120,16 @@ impl Decoder {
         }
     }
 
+    /// Whether some of an event was read, and not its end. A comment is none.
+    pub fn is_within_event(&self) -> bool {
+        let has_begun = match &self.line {
+            Partial::Held(held) => !held.is_empty(),
+            Partial::Ignored => true,
+            Partial::Comment => false,
+        };
+        has_begun || self.block.too_large || !matches!(self.block.data, Data::None)
+    }
+
     /// Passes over a byte-order mark at the very start; says where the rest of `chunk` begins.
     fn skip_mark(&mut self, chunk: &[u8]) -> usize {
         let mut start = 0;
@@ -726,6 +736,26 @@ mod tests {
     }
 
     /// Every text of up to five of these pieces.
+    #[test]
+    fn l11_some_of_an_event_is_told_from_a_comment_and_from_nothing() {
+        let cases: [(&[u8], bool); 9] = [
+            (b"", false),
+            (b"da", true),
+            (b"data: 1", true),
+            (b"data: 1\n", true),
+            (b"data: 1\n\n", false),
+            (b":beat", false),
+            (b":beat\n", false),
+            (b":beat\n\n", false),
+            (b"unknown", true),
+        ];
+        for (bytes, is_within) in cases {
+            let mut decoder = Decoder::new(100);
+            decoder.push(Bytes::from_static(bytes), &mut Vec::new());
+            assert_eq!(decoder.is_within_event(), is_within, "{bytes:?}");
+        }
+    }
+
     #[test]
     fn r14_all_short_texts_read_as_the_standard_reads_them() {
         const PIECES: [&[u8]; 11] = [

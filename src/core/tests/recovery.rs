@@ -196,3 +196,14 @@ fn v3_a_replay_of_our_own_that_takes_its_time_is_held_back_to_its_end() {
     world.pass(limits::REPLAY_QUIET.0);
     assert_eq!(world.says(5, update), format!("line {update}\n"), "this is new");
 }
+
+#[test]
+fn l12_a_restore_stops_where_the_question_to_its_connection_is_refused_for_the_credential() {
+    let mut world = restoring_alone(RESUME);
+    let Outcome::Response(refused) = response(401) else { panic!() };
+    assert!(world.answer(2, response(404)).contains("open 5 -"));
+    world.on(5, StreamEvent::Refused(refused.clone()));
+    world.on(6, StreamEvent::Refused(refused));
+    assert_eq!(tries_of_ten_minutes(&mut world), "", "it will be the same the next time");
+    assert!(world.line(PROMPT).contains("session/resume"), "a message asks");
+}

@@ -528,16 +528,22 @@ fn v3_the_replay_of_a_load_that_was_given_up_is_held_back_until_its_answer() {
 
 #[test]
 fn i19_an_answer_that_is_too_long_for_a_socket_leaves_no_request_open() {
-    let mut world = up();
-    world.line(&prompt(2));
-    world.answer(world.posts.len() - 1, response(202));
-    world.on(0, StreamEvent::TooLarge);
-    let mut told = String::new();
-    for _ in 0..60 {
-        told += &world.pass(10_000);
-        world.on(0, StreamEvent::Comment);
+    let other = update("x").replace(r#""s""#, r#""other""#);
+    for (cancel, within) in [(false, 600_000), (true, 5_000)] {
+        let mut world = up();
+        world.line(&prompt(2));
+        world.answer(world.posts.len() - 1, response(202));
+        world.on(0, StreamEvent::TooLarge);
+        if cancel {
+            world.line(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#);
+        }
+        let mut told = String::new();
+        for _ in 0..within / 5_000 {
+            told += &world.pass(5_000);
+            world.says(0, &other);
+        }
+        assert!(told.contains("\"id\":2") && told.contains("stream_lost"), "{told}");
     }
-    assert!(told.contains("\"id\":2") && told.contains("stream_lost"), "{told}");
 }
 
 /// The replay of our own may still come; what the editor loads must not be taken for it (V3).

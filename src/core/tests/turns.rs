@@ -191,6 +191,39 @@ fn r8_what_was_sent_is_in_doubt_where_the_question_cannot_be_asked() {
 }
 
 #[test]
+fn i1_an_answer_that_waits_for_the_rest_of_its_turn_is_the_answer_whatever_happens_meanwhile() {
+    let ends: [fn(&mut World) -> String; 4] = [
+        |world| {
+            world.core.settings.strict = true;
+            world.on(1, StreamEvent::Ended(End::Clean))
+        },
+        |world| {
+            world.on(1, StreamEvent::Ended(End::Clean));
+            world.on(2, conflict())
+        },
+        lose,
+        |world| world.step(Event::EditorGone) + &world.pass(2_000),
+    ];
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+    for end in ends {
+        let mut world = World::with_session();
+        world.line(PROMPT);
+        assert_eq!(world.answer(2, json(200, answer)), "");
+        let told = end(&mut world);
+        assert!(told.contains(answer) && !told.contains("\"error\""), "{told}");
+    }
+}
+
+#[test]
+fn i4_in_version_2_the_answer_to_a_prompt_is_not_the_end_of_its_turn() {
+    let mut world = World::with_session();
+    world.core.opening.version = Some(Bytes::from_static(b"2"));
+    world.line(PROMPT);
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{}}"#;
+    assert_eq!(world.answer(2, json(200, answer)), format!("line {answer}\n"));
+}
+
+#[test]
 fn l10_a_400_loses_the_connection_only_where_it_speaks_of_ours() {
     let says = |body: &'static str| {
         let body = Bytes::from_static(body.as_bytes());
@@ -204,6 +237,13 @@ fn l10_a_400_loses_the_connection_only_where_it_speaks_of_ours() {
         "unknown ACP connection",
         "The connection is closed",
         "Server not initialized",
+        r#"{"error":"unknown_connection"}"#,
+        r#"{"code":"connection_expired","message":"start again"}"#,
+        "connection-closed",
+        "Connection with id c1 does not exist",
+        "The connection has already been closed",
+        "Connection: c1, not found",
+        "connection 6fa459ea-ee8a-3ca4-894e-db77e160355e not found",
     ] {
         assert!(says(ours), "{ours}");
     }

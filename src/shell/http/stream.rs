@@ -63,8 +63,9 @@ async fn read_events(response: Response, mut decoder: Decoder, told: &Told<'_>) 
             next = (taken < TOGETHER).then(|| body.next().now_or_never()).flatten();
         }
         match items.is_empty() {
-            // Some of a long event.
-            true if taken > 0 => told.tell(vec![StreamEvent::Progress]).await,
+            true if taken > 0 && decoder.is_within_event() => {
+                told.tell(vec![StreamEvent::Progress]).await
+            }
             true => {}
             false => told.tell(items.drain(..).map(StreamEvent::from).collect()).await,
         }
