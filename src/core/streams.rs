@@ -430,6 +430,10 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.refused_since = None;
         }
+        if let (Outcome::Broken(_), Some(session)) = (&outcome, self.sessions.get_mut(scope)) {
+            // The server may have taken it, and given it an answer (R9).
+            session.stream.broke = true;
+        }
         let (reason, redirect) = match outcome {
             Outcome::NoCredential(reason) => {
                 let failure = Failure::new(Kind::Auth, Delivery::Unsent, reason);

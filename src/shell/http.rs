@@ -286,18 +286,15 @@ impl Link {
         cursor: Option<&Bytes>,
         renew: bool,
     ) -> Result<(reqwest::Response, Place), Failure> {
+        let speaker = self.clients.for_stream(session).await?;
         let outgoing = Outgoing::stream(&self.remote.url, self.headers(renew).await?)
             .of(Some(connection), session)?
             .from(cursor, self.remote.cursor_in_query)?;
-        loop {
-            let speaker = self.clients.for_stream(session).await?;
-            let sent = self.send(outgoing.clone(), &speaker);
-            if let Some(sent) = self.clients.unless_full(&speaker, sent).await {
-                let response = sent?;
-                let place = speaker.place(response.version());
-                return Ok((response, place));
-            }
-        }
+        let sent = self.clients.unless_full(&speaker, self.send(outgoing, &speaker));
+        let full = "no answer beside the streams that are open on its connection; there may be room for no more";
+        let response = sent.await.unwrap_or_else(|| Err(Failure::Broken(full.into())))?;
+        let place = speaker.place(response.version());
+        Ok((response, place))
     }
 }
 

@@ -224,6 +224,22 @@ fn i4_in_version_2_the_answer_to_a_prompt_is_not_the_end_of_its_turn() {
 }
 
 #[test]
+fn r9_what_was_sent_is_in_doubt_where_the_server_may_have_answered_to_a_get_that_broke() {
+    for (outcome, is_doubted) in
+        [(Outcome::Broken("reset".into()), true), (Outcome::Unsent("refused".into()), false)]
+    {
+        let mut world = World::with_session();
+        world.line(PROMPT);
+        world.answer(2, response(202));
+        world.on(1, StreamEvent::Ended(End::Clean));
+        assert_eq!(world.on(2, StreamEvent::Failed(outcome)), "");
+        assert!(world.pass(1_000).contains("open 3 s"));
+        world.opened(3);
+        assert_eq!(world.pass(600_000).contains("stream_lost"), is_doubted);
+    }
+}
+
+#[test]
 fn l10_a_400_loses_the_connection_only_where_it_speaks_of_ours() {
     let says = |body: &'static str| {
         let body = Bytes::from_static(body.as_bytes());
