@@ -635,11 +635,13 @@ pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
     const NEAR: usize = 5;
     let body = String::from_utf8_lossy(&response.body).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| body.contains(words));
-    // "invalid database connection string" is about another one. An id may be many words.
+    // "invalid database connection string" is about another one. An id with hyphens is one word.
     let is_wrong = |text: &str| {
         let words = text.split(|it: char| !it.is_alphanumeric() && it != '-');
-        let words =
-            words.flat_map(|it| it.splitn(if it.contains("connection") { 9 } else { 1 }, '-'));
+        let words = words.flat_map(|word| {
+            let is_compound = word.contains("connection");
+            word.split(move |letter| is_compound && letter == '-')
+        });
         let words: Vec<&str> = words.filter(|word| !matches!(*word, "" | "acp")).collect();
         (0..words.len()).filter(|at| words[*at] == "connection").any(|at| {
             let after = &words[at + 1..words.len().min(at + 1 + NEAR)];
