@@ -51,13 +51,6 @@ pub(super) enum Stopped {
     ForGood(Failure),
 }
 
-impl Down {
-    /// Whether it is not replaced, whatever asks.
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self.stopped, Some(Stopped::ForGood(_)))
-    }
-}
-
 impl Core {
     /// The connection is gone. What may have reached the agent fails; what did not waits for the
     /// next connection (V5).

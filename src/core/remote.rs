@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use super::editor::is_header_value;
 use super::error::{Delivery, Failure, Kind};
-use super::link::Link;
 use super::message::{self, Id, Message, Params, RequestId};
 use super::methods::{self, Method};
 use super::requests::{Asked, OpenRequest};
@@ -305,7 +304,7 @@ impl Core {
     /// Withdraws the questions that no agent will ask again: those of sessions that the next connection
     /// does not have restored (V6).
     pub(super) fn withdraw_hopeless(&mut self, step: &mut Step<'_>) {
-        let is_over = matches!(&self.link, Link::Down(down) if down.is_over());
+        let is_over = self.is_down_for_good();
         for scope in self.ledger.asking_scopes() {
             let session = self.sessions.get(&scope);
             let is_restored =

@@ -558,7 +558,8 @@ impl Core {
         }
     }
 
-    fn is_down_for_good(&self) -> bool {
+    /// Whether the connection is lost and not replaced, whatever asks.
+    pub(super) fn is_down_for_good(&self) -> bool {
         matches!(self.link, Link::Down(Down { stopped: Some(Stopped::ForGood(_)), .. }))
     }
 

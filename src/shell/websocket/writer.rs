@@ -3,11 +3,12 @@
 use super::super::token::random;
 use crate::core::socket::Close;
 use crate::core::{Event, Outcome, PostId, Response};
+use crate::lock::lock;
 use crate::wire::websocket::{Frame, parts, write};
 use bytes::{Bytes, BytesMut};
 use reqwest::Upgraded;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 use tokio::sync::{Notify, mpsc};
@@ -57,7 +58,7 @@ impl Controls {
     }
 
     fn with<T>(&self, what: impl FnOnce(&mut Due) -> T) -> T {
-        what(&mut self.due.lock().unwrap_or_else(PoisonError::into_inner))
+        what(&mut lock(&self.due))
     }
 
     fn take(&self) -> Option<Control> {
