@@ -60,6 +60,10 @@ pub enum Delivery {
     Unknown,
 }
 
+/// What a web page in place of the agent's answer may mean, for people.
+pub(super) const IN_FRONT: &str =
+    "a sign-in page or another service may stand in front of the remote agent";
+
 /// Why a request of the editor fails.
 #[derive(Clone, Debug)]
 pub struct Failure {

@@ -88,5 +88,8 @@ pub const SUMMARIES: usize = 1_000;
 pub const SUMMARY_TEXT: usize = 1_024;
 /// Bytes of a refusing body that are shown in `data.body` (L10).
 pub const ERROR_BODY_BYTES: usize = 8 * 1024;
+/// How far behind "connection" a 400 may say what is wrong with it, in words: "connection with id c1 does
+/// not exist" (L10).
+pub const WORDS_APART: usize = 5;
 /// Redirects followed for one request (L8).
 pub const REDIRECTS: usize = 5;

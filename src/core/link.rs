@@ -1,8 +1,10 @@
 //! The first connection (L1–L3). Those that replace it are in `recovery`.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
-use super::error::{Delivery, Failure, Kind};
+use super::error::{Delivery, Failure, IN_FRONT, Kind};
 use super::message::{self, Message, RequestId};
 use super::methods;
 use super::posts::{Posting, is_json};
@@ -249,8 +251,8 @@ impl Core {
         self.pump_all(step);
     }
 
-    /// Drops every stream, POST and message, and answers every open request with what `failure`
-    /// makes of how far it came.
+    /// Drops every stream, POST and message, and answers every open request: with its answer where that
+    /// is here, else with what `failure` makes of how far it came.
     pub(super) fn drop_all(&mut self, step: &mut Step<'_>, failure: impl Fn(Delivery) -> Failure) {
         let initialize = match &self.link {
             Link::Connecting(connecting) if !self.posts.is_empty() => {
@@ -258,7 +260,10 @@ impl Core {
             }
             _ => None,
         };
+        // The answers that are here, and waited for what came before them.
+        let mut held = BTreeMap::new();
         for (scope, session) in std::mem::take(&mut self.sessions) {
+            held.extend(session.held.into_iter().map(|held| (held.request, held.answer)));
             // A socket is closed with its connection.
             if let Some(generation) = session.stream.generation().filter(|_| !self.is_socket()) {
                 let epoch = self.epoch;
@@ -274,6 +279,10 @@ impl Core {
                 continue;
             }
             let Some(request) = self.ledger.close(&id) else { continue };
+            if let Some(answer) = held.remove(&id) {
+                step.line(message::as_line(answer));
+                continue;
+            }
             let delivery = match request.accepted {
                 true => Delivery::Accepted,
                 false if request.sent || initialize.as_ref() == Some(&id) => Delivery::Unknown,
@@ -296,10 +305,9 @@ pub(super) fn answer_to_initialize(
 ) -> Result<(bool, Option<Connection>), Failure> {
     let wrong = |reason: &str| Err(Failure::refused(Kind::Http, reason, response));
     match message::read(&response.body) {
-        _ if !is_json(response) => wrong(
-            "initialize was answered, but not with application/json; \
-             a sign-in page or another service may stand in front of the remote agent",
-        ),
+        _ if !is_json(response) => {
+            wrong(&format!("initialize was answered, but not with application/json; {IN_FRONT}"))
+        }
         _ if response.truncated => Err(Failure::refused(
             Kind::TooLarge,
             "the answer to initialize is longer than --max-message-bytes",

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::error::{Delivery, Failure, Kind};
+use super::error::{Delivery, Failure, IN_FRONT, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::requests::OpenRequest;
@@ -602,6 +602,9 @@ fn verdict(message: &mut Queued, outcome: Outcome, can_renew: bool) -> Verdict {
     };
     let refused = |kind, reason: &str| Verdict::Failed(Failure::refused(kind, reason, &response));
     match response.status {
+        200..=299 if is_page(&response) => {
+            refused(Kind::Http, &format!("this was answered with a web page; {IN_FRONT}"))
+        }
         200..=299 => Verdict::Accepted(response),
         401 if message.renewal.is_worth_a_try(can_renew) => {
             let reason = "the remote agent refused the credential (401)".to_owned();
@@ -626,13 +629,21 @@ pub(super) fn is_json(response: &Response) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
+/// Whether a response says that its body is HTML.
+fn is_html(response: &Response) -> bool {
+    response.content_type.to_ascii_lowercase().contains("html")
+}
+
+/// Whether a success is a web page: no agent answers so (L9). Some frameworks call any text HTML.
+fn is_page(response: &Response) -> bool {
+    is_html(response) && response.body.trim_ascii_start().starts_with(b"<")
+}
+
 /// Whether a 400 says that it is the connection which is wrong, and not the message.
 pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
     const BEFORE: [&str; 6] = ["unknown", "such", "invalid", "missing", "expired", "closed"];
     const AFTER: [&str; 9] =
         ["unknown", "not", "invalid", "missing", "required", "expired", "closed", "lost", "gone"];
-    // So many words may stand between: "connection with id c1 does not exist".
-    const NEAR: usize = 5;
     let body = String::from_utf8_lossy(&response.body).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| body.contains(words));
     // "invalid database connection string" is about another one. An id with hyphens is one word.
@@ -644,7 +655,7 @@ pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
         });
         let words: Vec<&str> = words.filter(|word| !matches!(*word, "" | "acp")).collect();
         (0..words.len()).filter(|at| words[*at] == "connection").any(|at| {
-            let after = &words[at + 1..words.len().min(at + 1 + NEAR)];
+            let after = &words[at + 1..words.len().min(at + 1 + limits::WORDS_APART)];
             at > 0 && BEFORE.contains(&words[at - 1])
                 || after.iter().any(|word| AFTER.contains(word))
         })
@@ -658,8 +669,7 @@ pub(super) fn speaks_of_the_connection(response: &Response) -> bool {
 /// or a hop in front of it (K69).
 pub(super) fn gone(response: &Response) -> Failure {
     let status = response.status;
-    let html = response.content_type.to_ascii_lowercase().contains("html");
-    let who = if html { "a web page, not an ACP agent," } else { "the remote agent" };
+    let who = if is_html(response) { "a web page, not an ACP agent," } else { "the remote agent" };
     let kind = if status == 404 { Kind::SessionLost } else { Kind::ConnectionLost };
     Failure::refused(kind, format!("{who} answered HTTP {status}"), response)
 }

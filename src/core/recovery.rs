@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::error::{Delivery, Failure, Kind};
+use super::error::{Delivery, Failure, IN_FRONT, Kind};
 use super::link::{Link, answer_to_initialize};
 use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
@@ -224,8 +224,7 @@ impl Core {
                 }
                 status @ 200..=299 => {
                     let reason = format!(
-                        "the request for a socket was answered with HTTP {status}; \
-                         a sign-in page or another service may stand in front of the remote agent"
+                        "the request for a socket was answered with HTTP {status}; {IN_FRONT}"
                     );
                     let failure = Failure::refused(Kind::Http, reason, &response);
                     return self.stop_reconnecting(failure, step);

@@ -141,7 +141,7 @@ impl Core {
             // The same answer again: the first has its time (P2, R12).
             return step.log(Level::Warn, "dropped a second answer of the remote agent");
         }
-        match self.closes_replay(id, is_error, came_on) {
+        match self.closes(id, is_error, came_on) {
             Some(scope) => self.hold_answer(&scope, id, answer, is_error, step),
             None => self.settle_now(id, answer, is_error, step),
         }

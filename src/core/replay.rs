@@ -11,7 +11,7 @@ use super::{Core, Millis, Step, limits};
 
 impl Core {
     /// Whether an answer closes what may still be on its way on another stream: a replay, or a turn.
-    pub(super) fn closes_replay(
+    pub(super) fn closes(
         &mut self,
         id: &RequestId,
         is_error: bool,

@@ -233,7 +233,8 @@ impl Core {
             // The session was closed, or the editor restored it itself (V7).
             return step.log(Level::Debug, "ignored the answer to a restore that is over");
         };
-        let signed_in = restore.signed_in;
+        restore.request = None;
+        let wants_sign_in = is_error && !restore.signed_in && wants_sign_in(answer);
         if is_error {
             self.stays_unknown(scope);
         }
@@ -241,12 +242,7 @@ impl Core {
             Own::SignIn(_) if is_error => self.give_up_restore(scope, step),
             Own::SignIn(_) => self.try_restore(scope, step),
             Own::Restore(_) if !is_error => self.restored(scope, step),
-            Own::Restore(_) if wants_sign_in(answer) && !signed_in => {
-                if let Some(restore) = self.restore_of(scope, id) {
-                    restore.signed_in = true;
-                }
-                self.sign_in(scope, step);
-            }
+            Own::Restore(_) if wants_sign_in => self.sign_in(scope, step),
             Own::Restore(_) => self.try_next_way(scope, step),
         }
     }
@@ -256,13 +252,13 @@ impl Core {
         let Some(own) = self.own.remove(id) else { return };
         let (Own::Restore(scope) | Own::SignIn(scope)) = &own;
         let Some(restore) = self.restore_of(scope, id) else { return };
+        restore.request = None;
         if stays(failure) {
             restore.signed_in &= matches!(own, Own::Restore(_));
             self.stop_restore(scope, failure, step);
         } else if may_pass(failure) && restore.broken < limits::BROKEN_RESTORES {
             restore.signed_in &= matches!(own, Own::Restore(_));
             restore.broken += 1;
-            restore.request = None;
             restore.since = None;
             let delay = Millis(limits::BACKOFF_FIRST.0 << restore.broken);
             self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(delay));
@@ -356,6 +352,7 @@ impl Core {
             && let Standing::Restoring(restore) = &mut session.standing
         {
             restore.request = Some(RequestId::of_own(&id));
+            restore.signed_in = true;
         }
         // It belongs to no session, so it goes in the connection's own lane.
         self.ask_ourselves(&None, id, Own::SignIn(scope.clone()), body, step);
@@ -520,7 +517,7 @@ fn may_pass(failure: &Failure) -> bool {
 
 /// Whether the next try would fail as this one did, until somebody does something about it (L12).
 fn stays(failure: &Failure) -> bool {
-    failure.kind == Kind::Auth || matches!(failure.status, Some(300..=399))
+    failure.kind == Kind::Auth || matches!(failure.status, Some(200..=399))
 }
 
 /// Whether an error answer says that a sign-in is needed first.

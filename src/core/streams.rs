@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::editor::is_header_value;
-use super::error::{Delivery, Failure, Kind};
+use super::error::{Delivery, Failure, IN_FRONT, Kind};
 use super::link::Link;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
@@ -370,8 +370,7 @@ impl Core {
                     content_type => content_type,
                 };
                 let reason = format!(
-                    "the stream of {who} was answered with {got:?}, not text/event-stream; \
-                     a sign-in page or another service may stand in front of the remote agent"
+                    "the stream of {who} was answered with {got:?}, not text/event-stream; {IN_FRONT}"
                 );
                 self.stop_stream(scope, Failure::refused(Kind::StreamLost, reason, response), step);
             }

@@ -692,13 +692,12 @@ fn outcome(reply: &Reply) -> Outcome {
         return Outcome::Redirected { status: reply.status, reason };
     }
     let content_type = header(reply, |name| name == "content-type").unwrap_or_default().to_owned();
-    let good = (200..300).contains(&reply.status);
-    let most = match good {
-        true if has_result(reply) => reply.body.len(),
-        true => 0,
+    let is_shown = !(200..300).contains(&reply.status) || content_type.contains("html");
+    let most = match reply.body.len() {
+        all if has_result(reply) => all,
         // The shell gives up what does not end.
-        false if stalls => 0,
-        false => reply.body.len().min(limits::ERROR_BODY_BYTES),
+        all if is_shown && !stalls => all.min(limits::ERROR_BODY_BYTES),
+        _ => 0,
     };
     Outcome::Response(Response {
         status: reply.status,

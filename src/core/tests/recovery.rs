@@ -33,13 +33,24 @@ fn tries_of_ten_minutes(world: &mut World) -> String {
     told.lines().filter(|line| line.contains("post ") || line.contains("open ")).collect()
 }
 
+/// A sign-in page.
+fn page() -> Outcome {
+    Outcome::Response(Response {
+        status: 200,
+        content_type: "text/html; charset=utf-8".into(),
+        body: Bytes::from_static(b"\n<!doctype html>"),
+        ..Response::default()
+    })
+}
+
 /// What a POST ends with that would end so the next time, and what the error says.
-fn refusals() -> [(Vec<Outcome>, &'static str); 3] {
+fn refusals() -> [(Vec<Outcome>, &'static str); 4] {
     let moved = || Outcome::Redirected { status: 302, reason: "it moved".into() };
     [
         (vec![response(401), response(401)], "\"kind\":\"auth\",\"status\":401"),
         (vec![Outcome::NoCredential("it is locked away".into())], "\"kind\":\"auth\""),
         (vec![moved()], "\"kind\":\"http\",\"status\":302"),
+        (vec![page()], "\"kind\":\"http\",\"status\":200"),
     ]
 }
 
@@ -145,14 +156,9 @@ fn c3_a_load_of_the_editor_that_waited_for_a_restore_that_fails_mends_the_sessio
 
 #[test]
 fn l12_what_answers_in_place_of_the_agent_stops_the_attempts_until_a_message_asks() {
-    let page = Outcome::Response(Response {
-        status: 200,
-        content_type: "text/html".into(),
-        ..Response::default()
-    });
     let moved = Outcome::Redirected { status: 302, reason: "it moved to https://x/".into() };
     for (outcome, words) in [
-        (page, ["\"kind\":\"http\",\"status\":200", "sign-in page"]),
+        (page(), ["\"kind\":\"http\",\"status\":200", "sign-in page"]),
         (moved, ["\"kind\":\"http\",\"status\":302", "it moved to"]),
     ] {
         let mut world = World::with_session();

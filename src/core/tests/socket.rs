@@ -53,8 +53,13 @@ fn restore_of(told: &str) -> (usize, String) {
 
 /// Answers our `initialize`, the last POST, and gives what followed.
 fn back(world: &mut World, told: &str) -> String {
+    back_with(world, told, ANSWER)
+}
+
+/// The same, with what is offered in it.
+fn back_with(world: &mut World, told: &str, answer: &str) -> String {
     let (number, id) = restore_of(told);
-    world.answer(number, json(101, &ANSWER.replace("\"id\":0", &format!("\"id\":{id}"))))
+    world.answer(number, json(101, &answer.replace("\"id\":0", &format!("\"id\":{id}"))))
 }
 
 #[test]
@@ -424,13 +429,13 @@ fn c1_a_session_whose_restore_ends_the_socket_is_given_up_and_the_others_live() 
 
 /// Sessions `s` and `t` whose restores were both under way as the connection was lost, once more: the
 /// world, and what followed the answer to `initialize`.
-fn both_suspected() -> (World, String) {
+fn both_suspected(answer: &str) -> (World, String) {
     let mut world = up();
     world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/"}}"#);
     world.answer(2, response(202));
     world.says(0, r#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"t"}}"#);
     let told = world.on(0, closed(1011));
-    let told = back(&mut world, &told);
+    let told = back_with(&mut world, &told, answer);
     assert_eq!(told.matches("post ").count(), 1, "one message at a time is written: {told}");
     let (number, _) = restore_of(&told);
     let told = world.answer(number, response(202));
@@ -439,13 +444,13 @@ fn both_suspected() -> (World, String) {
     let told = world.on(1, closed(1011));
     world.now += 60_000;
     let told = told + &world.step(Event::Timer);
-    let told = back(&mut world, &told);
+    let told = back_with(&mut world, &told, answer);
     (world, told)
 }
 
 #[test]
 fn c1_a_restore_that_waits_begins_as_the_other_ends() {
-    let (mut world, told) = both_suspected();
+    let (mut world, told) = both_suspected(ANSWER);
     let (number, id) = restore_of(&told);
     assert!(told.contains(r#""sessionId":"s""#), "{told}");
     assert_eq!(world.answer(number, response(202)), "", "the other waits");
@@ -456,7 +461,7 @@ fn c1_a_restore_that_waits_begins_as_the_other_ends() {
 
 #[test]
 fn c1_a_restore_that_waits_begins_when_the_other_is_not_answered_for_5_s() {
-    let (mut world, told) = both_suspected();
+    let (mut world, told) = both_suspected(ANSWER);
     let (number, _) = restore_of(&told);
     world.answer(number, response(202));
     world.now += 4_999;
@@ -464,6 +469,24 @@ fn c1_a_restore_that_waits_begins_when_the_other_is_not_answered_for_5_s() {
     world.now += 1;
     let told = world.step(Event::Timer);
     assert!(told.contains(r#""sessionId":"t""#), "{told}");
+}
+
+#[test]
+fn c1_the_next_way_of_a_restore_waits_for_the_other_and_is_tried() {
+    let offers = r#""sessionCapabilities":{"resume":{}},"loadSession""#;
+    let both = ANSWER.replace(r#""loadSession""#, offers);
+    let (mut world, told) = both_suspected(&both);
+    let (number, id) = restore_of(&told);
+    assert!(told.contains("session/resume"), "{told}");
+    world.answer(number, response(202));
+    world.now += 5_000;
+    let told = world.step(Event::Timer);
+    assert!(told.contains(r#""sessionId":"t""#), "{told}");
+    world.answer(number + 1, response(202));
+    let refused = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":""}}}}"#);
+    assert_eq!(world.says(2, &refused), "", "the other waits for its answer");
+    let told = world.pass(5_000);
+    assert!(told.contains("session/load") && told.contains(r#""sessionId":"s""#), "{told}");
 }
 
 #[test]

@@ -215,6 +215,19 @@ fn i1_an_answer_that_waits_for_the_rest_of_its_turn_is_the_answer_whatever_happe
 }
 
 #[test]
+fn i1_an_answer_that_waits_goes_out_at_the_end_though_the_stream_is_never_quiet() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+    assert_eq!(world.answer(2, json(200, answer)), "");
+    let mut told = world.step(Event::EditorGone);
+    while !told.contains("delete") {
+        told = world.pass(40) + &world.on(1, StreamEvent::Progress);
+    }
+    assert!(told.contains(answer) && !told.contains("\"error\""), "{told}");
+}
+
+#[test]
 fn i4_in_version_2_the_answer_to_a_prompt_is_not_the_end_of_its_turn() {
     let mut world = World::with_session();
     world.core.opening.version = Some(Bytes::from_static(b"2"));

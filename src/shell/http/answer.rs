@@ -17,10 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const DRAINED: usize = 64 * 1024;
 
 /// Reads the answer to a request. A JSON body of a success is read whole, up to `limit`; of a failure
-/// what people are shown; of all else nothing.
+/// and of a page what people are shown; of all else nothing.
 pub(super) async fn read(response: reqwest::Response, limit: usize) -> Result<Response, Failure> {
     let head = head(&response);
-    if !response.status().is_success() {
+    // A page in place of an answer refuses as well, whatever its status (L9).
+    if !response.status().is_success() || is_media_type(&head.content_type, "text/html") {
         return Ok(refusal(head, response).await);
     }
     if !is_media_type(&head.content_type, "application/json") {
