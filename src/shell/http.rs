@@ -161,6 +161,7 @@ impl Link {
             if connection.is_none() && response.status().is_success() {
                 answer::head(&response).connection_id.into_iter().for_each(named);
             }
+            answer::readable(&response)?;
             answer::read(response, self.remote.max_message_bytes).await
         };
         answer.await.map_or_else(Outcome::from, Outcome::Response)

@@ -6,7 +6,7 @@ use crate::core::{Millis, Response, limits};
 use crate::secrets::Secrets;
 use bytes::{Bytes, BytesMut};
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -15,6 +15,23 @@ const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How much of a body is read for nothing but the connection's next use.
 const DRAINED: usize = 64 * 1024;
+
+/// The content coding of a body, where it has one: we ask for none.
+pub(super) fn encoding(headers: &HeaderMap) -> Option<String> {
+    let name = String::from_utf8_lossy(headers.get(CONTENT_ENCODING)?.as_bytes()).into_owned();
+    (!name.eq_ignore_ascii_case("identity")).then_some(name)
+}
+
+/// Whether a body in which something is looked for can be read (L6).
+pub(super) fn readable(response: &reqwest::Response) -> Result<(), Failure> {
+    match encoding(response.headers()) {
+        Some(name) if response.status() == StatusCode::OK => Err(Failure::Broken(
+            format!("its body is coded as {name:?}, which was not asked for and cannot be read")
+                .into(),
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// Reads the answer to a request. A JSON body of a success is read whole, up to `limit`; of a failure
 /// and of a page what people are shown; of all else nothing.

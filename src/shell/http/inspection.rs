@@ -10,7 +10,7 @@ use super::{Link, upgraded};
 use crate::core::{Connection, Response, limits};
 use crate::wire::sse::{Decoder, Item};
 use bytes::Bytes;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap};
 use reqwest::{Upgraded, Url, Version};
 use std::collections::VecDeque;
 use std::io;
@@ -167,7 +167,7 @@ impl Link {
         let posted = self.posted(connection, None, false, message.into()).await;
         let response = posted.map_err(lost)?;
         named(answer::head(&response).connection_id);
-        let (version, encoding) = (response.version(), encoding(response.headers()));
+        let (version, encoding) = (response.version(), answer::encoding(response.headers()));
         let moved_to = response.extensions().get().map(|MovedTo(url)| url.clone());
         let read = answer::read(response, self.remote.max_message_bytes).await;
         Ok(Answered { response: read.map_err(lost)?, version, moved_to, encoding })
@@ -187,7 +187,7 @@ impl Link {
             return read.map(Opened::Refused).map_err(lost);
         }
         Ok(Opened::Stream(Box::new(Stream {
-            encoding: encoding(response.headers()),
+            encoding: answer::encoding(response.headers()),
             has_length: response.headers().contains_key(CONTENT_LENGTH),
             decoder: Decoder::new(self.remote.max_message_bytes),
             items: VecDeque::new(),
@@ -222,11 +222,6 @@ impl Link {
             }
         }
     }
-}
-
-fn encoding(headers: &HeaderMap) -> Option<String> {
-    let name = String::from_utf8_lossy(headers.get(CONTENT_ENCODING)?.as_bytes()).into_owned();
-    (!name.eq_ignore_ascii_case("identity")).then_some(name)
 }
 
 fn told(failure: Failure) -> String {

@@ -25,6 +25,9 @@ pub(super) async fn read(response: Response, limit: usize, told: &Told<'_>) {
         };
         return told.tell(vec![refused]).await;
     }
+    if let Err(failure) = answer::readable(&response) {
+        return told.tell(vec![StreamEvent::Failed(failure.into())]).await;
+    }
     let event_epoch = event_epoch(response.headers());
     told.tell(vec![StreamEvent::Opened { event_epoch }]).await;
     let end = read_events(response, Decoder::new(limit), told).await;

@@ -406,6 +406,23 @@ async fn l9_of_an_acceptance_the_head_is_the_answer() {
 }
 
 #[tokio::test]
+async fn l6_a_body_that_is_coded_though_nobody_asked_for_it_is_told_to_be_unreadable() {
+    let server = Server::start(Speaks::Both, |seen| {
+        let is_post = seen.body.as_ref() == b"{}";
+        let content_type = if is_post { "application/json" } else { "text/event-stream" };
+        answer(200, &[("content-type", content_type), ("content-encoding", "gzip")], "\x1f\x08")
+    })
+    .await;
+    let mut client = Client::new(&[&server.url("/acp")]);
+    let Outcome::Broken(reason) = client.post("{}").await else { panic!() };
+    assert!(reason.contains("\"gzip\""), "{reason}");
+    client.open("s", None);
+    let event = client.event().await;
+    let StreamEvent::Failed(Outcome::Broken(reason)) = event else { panic!("{event:?}") };
+    assert!(reason.contains("\"gzip\""), "{reason}");
+}
+
+#[tokio::test]
 async fn l9_a_json_body_of_any_success_may_be_the_answer() {
     let server = Server::start(Speaks::Both, |seen| {
         let status = std::str::from_utf8(&seen.body).unwrap().parse().unwrap();
