@@ -47,6 +47,13 @@ impl Core {
         self.fail_each(sent, failure, step);
     }
 
+    /// Fails what was sent to a session that is lost, but for what may bring it back.
+    pub(super) fn fail_turns(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
+        let mut sent = self.ledger.sent_of(scope.as_ref());
+        sent.retain(|id| self.ledger.place_of(id).is_none_or(|(method, _)| !method.mends()));
+        self.fail_each(sent, failure, step);
+    }
+
     /// The answers of a failed session go nowhere, least of all to another connection (C4).
     fn discard_answers(&mut self, scope: &Scope) {
         let Some(session) = self.sessions.get_mut(scope) else { return };

@@ -4,7 +4,7 @@
 use super::error::{Delivery, Failure, Kind};
 use super::message::RequestId;
 use super::methods::Method;
-use super::session::{Scope, Session, StreamState};
+use super::session::{Scope, Session, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, End, Level, Millis, Step, limits, name};
 
@@ -113,21 +113,33 @@ impl Core {
 
     /// Something came on a stream: its doubted requests may still be answered.
     pub(super) fn heard(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let Some(session) = self.sessions.get_mut(scope) else { return };
-        if session.doubted.is_empty() {
-            return;
+        // They may be in doubt with the connection's stream (R1).
+        for doubtful in [scope, &None] {
+            let Some(session) = self.sessions.get_mut(doubtful) else { continue };
+            if session.doubted.is_empty() {
+                continue;
+            }
+            session.doubted.retain(|id, since| {
+                if doubtful == scope || self.ledger.is_of(id, scope) {
+                    *since = step.now;
+                }
+                self.ledger.is_open(id)
+            });
+            self.expect_answers(doubtful, step);
         }
-        session.doubted.retain(|id, since| {
-            *since = step.now;
-            self.ledger.is_open(id)
-        });
-        self.expect_answers(scope, step);
     }
 
     /// The stream was silent for so long that no answer is expected any more.
     pub(super) fn give_up_doubted(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let timeout = self.settings.orphan_timeout;
+        let asking = self.ledger.asking();
+        for (id, since) in &mut session.doubted {
+            // An agent that waits for the person is silent.
+            if self.ledger.turn_of(id).is_some_and(|turn| asking.contains_key(&turn)) {
+                *since = step.now;
+            }
+        }
         let is_over = |_: &RequestId, since: &mut Millis| since.plus(timeout) <= step.now;
         let over: Vec<_> = session.doubted.extract_if(.., is_over).map(|(id, _)| id).collect();
         self.expect_answers(scope, step);
@@ -172,10 +184,25 @@ impl Core {
         let is_cancelled = |id: &RequestId, _: &mut Millis| cancelled.contains(id);
         let prompts: Vec<_> = doubted.extract_if(.., is_cancelled).map(|(id, _)| id).collect();
         self.expect_answers(scope, step);
+        for id in &prompts {
+            self.cancel_all_the_same(id);
+        }
         let reason = "the turn was cancelled while the stream was broken; \
                       the agent did not confirm that it stopped";
         let failure = Failure::new(Kind::StreamLost, Delivery::Unknown, reason);
         self.fail_each(prompts, &Failure { is_cancel: true, ..failure }, step);
+        self.pump(scope, step);
+    }
+
+    /// A prompt is answered in its agent's place, which works on: the cancel that still waits goes.
+    fn cancel_all_the_same(&mut self, prompt: &RequestId) {
+        let session =
+            self.ledger.turn_of(prompt).and_then(|turn| self.sessions.get_mut(&Some(turn)));
+        for message in session.into_iter().flat_map(|session| &mut session.messages.queue) {
+            if matches!(&message.waiter, Waiter::Turn(turn) if turn.contains(prompt)) {
+                message.waiter = Waiter::Stop;
+            }
+        }
     }
 
     /// Fails requests that were sent, each with how far it came.

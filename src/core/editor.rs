@@ -158,8 +158,10 @@ impl Core {
         let Some((number, question)) = self.ledger.answer(id, line) else {
             return step.log(Level::Warn, "dropped an answer of the editor that nobody waits for");
         };
-        self.roster.note_message(&question.session, step.now);
-        if question.epoch == self.epoch && matches!(self.link, Link::Up(_)) {
+        let (scope, epoch) = (question.session.clone(), question.epoch);
+        self.roster.note_message(&scope, step.now);
+        self.heard(&scope, step);
+        if epoch == self.epoch && matches!(self.link, Link::Up(_)) {
             self.post_answer(number, step);
         } else {
             // The connection that asked is gone; the agent may ask again (V6).

@@ -221,6 +221,9 @@ impl Core {
 
     fn due(&mut self, timer: Timer, step: &mut Step<'_>) {
         self.roster.may_differ = true;
+        if self.deaf_since.is_some() && timer.is_for_streams() {
+            return self.timers.arm(timer, step.now.plus(limits::READING));
+        }
         match timer {
             Timer::GiveUp => self.give_up_connecting(step),
             Timer::Retry => self.post_initialize(step),

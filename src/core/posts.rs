@@ -12,7 +12,7 @@ use super::error::{Delivery, Failure, IN_FRONT, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::requests::OpenRequest;
-use super::session::{LaneName, Queued, Renewal, Scope, Standing, StreamState, Waiter};
+use super::session::{LaneName, Queued, Scope, Standing, StreamState, Waiter};
 use super::socket::Transport;
 use super::timers::Timer;
 use super::{
@@ -40,12 +40,8 @@ impl Core {
         self.queued_bytes += message.body.len();
         let session = self.sessions.entry(scope.clone()).or_default();
         session.lane(lane).queue.push_back(message);
-        if matches!(session.stream.state, StreamState::Stopped) && lane == LaneName::Messages {
-            // A request asks again (L12).
-            session.stream.state = StreamState::Closed;
-            session.stream.renewal = Renewal::default();
-        }
         self.ask_for_link(step);
+        self.ask_for_streams(&scope, step);
         if lane == LaneName::Messages {
             self.ask_for_restore(&scope, step);
         }
@@ -149,18 +145,17 @@ impl Core {
     /// A cancel whose turn has ended goes nowhere (V10).
     fn forget_pointless(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        while let Some(first) = session.messages.queue.front() {
-            let is_pointless = match &first.waiter {
-                Waiter::Turn(turn) => !turn.iter().any(|id| self.ledger.is_open(id)),
-                Waiter::Editor(_) | Waiter::Own(_) | Waiter::Question(_) => false,
-                Waiter::Nobody | Waiter::Settled => false,
-            };
-            if !is_pointless {
-                break;
-            }
-            step.log(Level::Debug, "dropped a message whose matter is settled");
-            self.queued_bytes -= first.body.len();
-            session.messages.queue.pop_front();
+        let is_pointless = |message: &mut Queued| match &message.waiter {
+            Waiter::Turn(turn) => !self.ledger.has_any(turn),
+            _ => false,
+        };
+        let mut dropped = 0;
+        while let Some(cancel) = session.messages.queue.pop_front_if(is_pointless) {
+            self.queued_bytes -= cancel.body.len();
+            dropped += 1;
+        }
+        if dropped > 0 {
+            step.log(Level::Debug, format!("dropped cancels of what has ended: {dropped}"));
         }
     }
 
@@ -196,6 +191,10 @@ impl Core {
         {
             request.sent = true;
             request.length = message.body.len();
+            if let Some(turn) = self.ledger.turn_of(id) {
+                // What is lost of it is another gap (V11).
+                self.gap_is_over(&Some(turn));
+            }
         }
     }
 
@@ -217,8 +216,9 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let lane = &mut session.messages;
         let asked_to_wait = lane.resting && !matches!(lane.trouble, Some((Kind::Connect, _)));
-        let is_own = |message: &&Queued| matches!(message.waiter, Waiter::Own(_));
-        let mut held = lane.queue.iter().filter(|message| !is_own(message));
+        // A cancel waits for as long as its turn goes on (V10).
+        let is_other = |waiter: &Waiter| matches!(waiter, Waiter::Own(_) | Waiter::Turn(_));
+        let mut held = lane.queue.iter().filter(|message| !is_other(&message.waiter));
         let Some(first) = held.next().filter(|_| !asked_to_wait) else { return };
         let since = *lane.held_since.get_or_insert(step.now);
         let until = first.since.max(since).plus(self.settings.hold);
@@ -244,8 +244,9 @@ impl Core {
         let failure = Failure::new(kind, Delivery::Unsent, reason);
         let (since, now) = (session.messages.held_since.unwrap_or(step.now), step.now);
         self.fail_queued(scope, &failure, step, |message| {
-            message.since.max(since).plus(hold) <= now
+            !matches!(message.waiter, Waiter::Turn(_)) && message.since.max(since).plus(hold) <= now
         });
+        self.forget_pointless(scope, step);
         self.retire_if_idle(scope, step);
         self.pump(scope, step);
     }
@@ -278,7 +279,8 @@ impl Core {
             .into_iter()
             .partition(|message| !matches!(message.waiter, Waiter::Own(_)) && is_failed(message));
         session.messages.queue = kept;
-        if session.messages.queue.is_empty() {
+        if session.messages.queue.iter().all(|message| message.waiter.is_cancel()) {
+            // What is left waits for nothing that was asked of those.
             session.messages.resting = false;
             session.messages.held_since = None;
             self.timers.disarm(&Timer::Repost(scope.clone(), LaneName::Messages));
@@ -305,7 +307,7 @@ impl Core {
             Waiter::Own(id) => return self.own_failed(id, failure, step),
             Waiter::Question(number) => self.ledger.forget_question(*number),
             Waiter::Settled => return,
-            Waiter::Turn(_) | Waiter::Nobody => {}
+            Waiter::Turn(_) | Waiter::Stop | Waiter::Nobody => {}
         }
         step.log(
             Level::Warn,
@@ -532,7 +534,7 @@ impl Core {
         let id = match &message.waiter {
             Waiter::Editor(id) | Waiter::Own(id) => id,
             Waiter::Question(number) => return self.ledger.forget_question(*number),
-            Waiter::Turn(_) | Waiter::Nobody | Waiter::Settled => return,
+            Waiter::Turn(_) | Waiter::Stop | Waiter::Nobody | Waiter::Settled => return,
         };
         let is_socket = self.is_socket();
         if let Some(request) = self.ledger.request(id) {

@@ -362,7 +362,7 @@ pub(super) fn lost(scope: &Scope) -> Failure {
 
 impl Session {
     /// Forgets what belongs to the lost connection; the cursor is offered on the next (R5). What comes
-    /// back is how many bytes wait no longer: our own requests are made anew for the next.
+    /// back is how many bytes wait no longer: our own requests are made anew for the next, and turns are over.
     fn forget_connection(&mut self) -> usize {
         self.attached = false;
         self.is_running = false;
@@ -381,9 +381,9 @@ impl Session {
             lane.trouble = None;
             lane.backoff.reset();
         }
-        let is_own = |message: &&Queued| matches!(message.waiter, Waiter::Own(_));
-        let bytes = self.messages.queue.iter().filter(is_own).map(|own| own.body.len()).sum();
-        self.messages.queue.retain(|message| !is_own(&message));
+        let is_of_it = |message: &&Queued| matches!(message.waiter, Waiter::Own(_) | Waiter::Stop);
+        let bytes = self.messages.queue.iter().filter(is_of_it).map(|it| it.body.len()).sum();
+        self.messages.queue.retain(|message| !is_of_it(&message));
         bytes
     }
 }

@@ -43,7 +43,12 @@ impl Core {
 
     /// The answer to a prompt that waits for the rest of its turn.
     pub(super) fn held_answer(&mut self, id: &RequestId) -> Option<Held> {
-        let session = self.sessions.get_mut(&Some(self.ledger.turn_of(id)?))?;
+        self.take_held(&Some(self.ledger.turn_of(id)?), id)
+    }
+
+    /// The answer to a request of a session, where it waits.
+    pub(super) fn take_held(&mut self, scope: &Scope, id: &RequestId) -> Option<Held> {
+        let session = self.sessions.get_mut(scope)?;
         let at = session.held.iter().position(|held| held.request == *id)?;
         Some(session.held.remove(at))
     }
@@ -71,6 +76,11 @@ impl Core {
         step: &mut Step<'_>,
     ) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
+        if self.own.contains_key(request) {
+            // It is answered, and waits for the replay alone (V2).
+            let until = step.now.plus(limits::RESTORE_TIMEOUT);
+            self.timers.arm(Timer::Restore(scope.clone()), until);
+        }
         let (request, answer) = (request.clone(), answer.clone());
         session.held.push(Held { request, answer, is_error, since: step.now });
         self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_QUIET));
@@ -119,11 +129,13 @@ impl Core {
         }
     }
 
-    /// The editor keeps up again: the time since `since` does not count for what waits for silence.
+    /// The editor keeps up again: the time since `since` does not count for what waits for silence, or for
+    /// the stream.
     pub(super) fn listens_again(&mut self, scope: &Scope, since: Millis, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let deaf = Millis(step.now.0 - since.0);
         let waiting = session.held.iter_mut().map(|held| &mut held.since);
+        let waiting = waiting.chain(&mut session.messages.held_since);
         for since in waiting.chain(&mut session.draining) {
             *since = since.plus(deaf).min(step.now);
         }

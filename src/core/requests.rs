@@ -133,6 +133,11 @@ impl Ledger {
         self.requests.get(id).map(|request| (request.method, &request.session))
     }
 
+    /// Whether a request is an open one of a scope.
+    pub fn is_of(&self, id: &RequestId, scope: &Option<SessionId>) -> bool {
+        self.requests.get(id).is_some_and(|request| request.session == *scope)
+    }
+
     /// Whether a request is open.
     pub fn is_open(&self, id: &RequestId) -> bool {
         self.requests.contains_key(id)
@@ -246,6 +251,11 @@ impl Ledger {
     /// The sessions that have questions of the agent, answered or not.
     pub fn asking_scopes(&self) -> BTreeSet<Option<SessionId>> {
         self.questions.values().map(|question| question.session.clone()).collect()
+    }
+
+    /// Whether any of these is open.
+    pub fn has_any(&self, requests: &BTreeSet<RequestId>) -> bool {
+        requests.iter().any(|id| self.is_open(id))
     }
 
     /// Whether no request of the editor is open.

@@ -300,9 +300,7 @@ impl Core {
         let Some(Own::Restore(scope) | Own::SignIn(scope)) = self.own.get(id).cloned() else {
             return;
         };
-        if self.drop_restore(&scope).is_some() {
-            self.stand_failed(&scope, failure, step);
-        }
+        self.lose_session(&scope, failure, step);
     }
 
     /// The answer to a restore may be lost: it is asked for again in a moment.
@@ -318,27 +316,59 @@ impl Core {
 
     /// The time of a step of a restore is over: it was not answered, or it is time to try again.
     pub(super) fn restore_due(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(restore) = self.sessions.get(scope).and_then(Session::restore) else { return };
+        let is_over = |since: Millis| since.plus(limits::RESTORE_TIMEOUT) <= step.now;
+        match restore.request.clone() {
+            None if restore.since.is_some_and(is_over) => self.try_next_way(scope, step),
+            None => self.try_restore(scope, step),
+            // Nobody could answer it.
+            Some(id) if self.is_unsent(&id) => self.excuse_restore(scope, step),
+            Some(id) => match self.take_held(scope, &id) {
+                // Only the end of its replay did not come.
+                Some(held) => self.settle_now(&id, &held.answer, held.is_error, step),
+                None => self.restore_unanswered(scope, &id, step),
+            },
+        }
+    }
+
+    fn restore_unanswered(&mut self, scope: &Scope, id: &RequestId, step: &mut Step<'_>) {
         let is_socket = self.is_socket();
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let Standing::Restoring(restore) = &mut session.standing else { return };
-        match restore.request.take() {
-            None if restore
-                .since
-                .is_some_and(|at| at.plus(limits::RESTORE_TIMEOUT) <= step.now) =>
-            {
-                self.try_next_way(scope, step);
-            }
-            None => self.try_restore(scope, step),
-            Some(id) => {
-                let is_sent_load = restore.way == Way::Load && !session.is_waiting(&id);
-                session.expect_replay(is_sent_load.then(|| id.clone()), is_socket);
-                session.held.retain(|held| held.request != id);
-                self.forget_own(&id);
-                step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));
-                self.stays_unknown(scope);
-                self.try_next_way(scope, step);
+        restore.request = None;
+        let is_load = restore.way == Way::Load;
+        session.expect_replay(is_load.then(|| id.clone()), is_socket);
+        self.forget_own(id);
+        step.log(Level::Warn, format!("the restore of {} was not answered", name(scope)));
+        self.stays_unknown(scope);
+        self.try_next_way(scope, step);
+    }
+
+    /// The machine slept: nobody could answer meanwhile.
+    pub(super) fn excuse_restores(&mut self, step: &Step<'_>) {
+        for scope in self.restores(|restore| restore.since.is_some()) {
+            self.excuse_restore(&scope, step);
+        }
+    }
+
+    /// The time of a restore's step begins anew.
+    fn excuse_restore(&mut self, scope: &Scope, step: &Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope)
+            && let Standing::Restoring(restore) = &mut session.standing
+        {
+            restore.since = Some(step.now);
+            if restore.request.is_some() {
+                let until = step.now.plus(limits::RESTORE_TIMEOUT);
+                self.timers.arm(Timer::Restore(scope.clone()), until);
             }
         }
+    }
+
+    /// Whether a request of ours has not been posted yet.
+    fn is_unsent(&self, id: &RequestId) -> bool {
+        let Some(own) = self.own.get(id) else { return false };
+        let lane = own.restores().cloned().unwrap_or_default();
+        self.sessions.get(&lane).is_some_and(|session| session.is_waiting(id))
     }
 
     fn sign_in(&mut self, scope: &Scope, step: &mut Step<'_>) {
@@ -382,6 +412,7 @@ impl Core {
         self.timers.disarm(&Timer::Restore(scope.clone()));
         step.log(Level::Info, format!("{} is restored", name(scope)));
         self.keep_questions(scope, step);
+        self.open_where_closed(scope, step);
         if restore.again {
             self.begin_restore(scope, restore.otherwise, step);
         }
@@ -391,8 +422,16 @@ impl Core {
 
     /// The session cannot be restored (V9): its messages are answered so.
     pub(super) fn give_up_restore(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        if let Some(restore) = self.drop_restore(scope) {
-            self.stand_failed(scope, restore.otherwise, step);
+        let Some(restore) = self.sessions.get(scope).and_then(Session::restore) else { return };
+        self.lose_session(scope, restore.otherwise.clone(), step);
+    }
+
+    /// The session is not restored, for this reason.
+    fn lose_session(&mut self, scope: &Scope, failure: Failure, step: &mut Step<'_>) {
+        // As long as it is to be restored nothing of it is posted.
+        self.fail_turns(scope, &failure, step);
+        if self.drop_restore(scope).is_some() {
+            self.stand_failed(scope, failure, step);
         }
     }
 

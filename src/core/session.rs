@@ -245,7 +245,7 @@ impl Stream {
     /// Whether an answer is lost with it. Some servers number everything but answers, and those alone
     /// are what is waited for (R9).
     pub fn may_lose(&self, numbers_answers: bool) -> bool {
-        self.seen.is_empty() || !numbers_answers
+        self.seen.is_empty() || self.cursor.is_none() || !numbers_answers
     }
 
     /// Forgets what belongs to a lost connection. The cursor is offered on the next one too (R5).
@@ -275,7 +275,7 @@ impl Stream {
 
     /// Whether it is away, and the last try to open it failed.
     pub fn fails(&self) -> bool {
-        self.is_coming() && self.trouble.is_some()
+        (self.is_coming() || matches!(self.state, StreamState::Stopped)) && self.trouble.is_some()
     }
 
     /// Whether it is away and is being opened.
@@ -372,8 +372,17 @@ pub enum Waiter {
     Settled,
     /// Nobody: it cancels a turn, and goes only while a request that was open then still is (V10).
     Turn(BTreeSet<RequestId>),
+    /// Nobody: it cancels a turn that was answered in its agent's place, and goes to no other connection.
+    Stop,
     /// The agent: it answers this question.
     Question(u64),
+}
+
+impl Waiter {
+    /// Whether its message cancels a turn.
+    pub fn is_cancel(&self) -> bool {
+        matches!(self, Waiter::Turn(_) | Waiter::Stop)
+    }
 }
 
 /// The last events with ids of a stream, by id and content (R5).

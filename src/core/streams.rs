@@ -118,7 +118,7 @@ impl Core {
                 return self.open_stream(scope, step);
             }
         }
-        if std::mem::take(&mut stream.broke) {
+        if std::mem::take(&mut stream.broke) && stream.may_lose(self.numbers_answers) {
             self.doubt_sent(scope, step);
             self.doubt_restores(scope, step);
         }
@@ -227,6 +227,9 @@ impl Core {
     /// nothing.
     pub(super) fn listen(&mut self, is_listening: bool, step: &mut Step<'_>) {
         let since = std::mem::replace(&mut self.deaf_since, (!is_listening).then_some(step.now));
+        if is_listening {
+            self.timers.put_off(step.now.plus(limits::READING));
+        }
         if is_listening && self.replaced.is_some() {
             self.timers.arm(Timer::Replaced, step.now.plus(limits::REPLACED));
         }
@@ -259,6 +262,7 @@ impl Core {
     /// What had come before is there to be read, and would be lost with the streams.
     pub(super) fn woke(&mut self, step: &mut Step<'_>) {
         step.log(Level::Info, "the machine slept: what was open may be dead");
+        self.excuse_restores(step);
         match self.link {
             Link::Down(_) => self.reconnect(step),
             // It is only asked.
@@ -295,6 +299,7 @@ impl Core {
             session.stream.backoff.reset();
             match session.stream.state {
                 StreamState::Waiting => self.open_stream(&scope, step),
+                StreamState::Closed if scope.is_none() => self.open_stream(&scope, step),
                 StreamState::Stopped => {
                     session.stream.renewal = Renewal::Due;
                     self.open_stream(&scope, step);
@@ -305,10 +310,31 @@ impl Core {
         }
     }
 
+    /// A message asks again for the streams on which it may be answered (L12): the connection's, and the
+    /// session's. One that is not attached is opened for the messages that wait for it.
+    pub(super) fn ask_for_streams(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let is_up = matches!(self.link, Link::Up(_));
+        for scope in [scope, &None] {
+            let Some(session) = self.sessions.get_mut(scope) else { continue };
+            if matches!(session.stream.state, StreamState::Stopped) {
+                session.stream.state = StreamState::Closed;
+                session.stream.renewal = Renewal::default();
+            }
+            let is_closed = matches!(session.stream.state, StreamState::Closed);
+            let is_sound =
+                matches!(session.standing, Standing::Sound) && session.suspected.is_none();
+            if is_up && is_closed && is_sound && (scope.is_none() || session.attached) {
+                self.open_stream(scope, step);
+            }
+        }
+    }
+
     /// The agent has a session whose stream was left alone: it speaks there unasked.
     pub(super) fn open_where_closed(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get(scope) else { return };
-        if session.attached && matches!(session.stream.state, StreamState::Closed) {
+        if session.attached
+            && matches!(session.stream.state, StreamState::Closed | StreamState::Unknown)
+        {
             self.open_stream(scope, step);
         }
     }
@@ -333,7 +359,8 @@ impl Core {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
-        let first = session.messages.queue.front();
+        // A cancel before it may wait for ever.
+        let first = session.messages.queue.iter().find(|message| !message.waiter.is_cancel());
         if may_be_unknown && first.is_some_and(|first| mends(&self.ledger, first)) {
             // The request that attaches the session waits: it goes first, and nothing of the old
             // stream counts for the next (R1, C3). What was sent before has little hope.
@@ -348,10 +375,12 @@ impl Core {
             self.doubt_sent(scope, step);
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };
+        let is_restore_unsent = session.is_restore_unsent();
         let stream = &mut session.stream;
         // What restores a session makes it known, whatever a late answer said of its attachment.
         let is_restoring = matches!(session.standing, Standing::Restoring(_));
         let is_unknown_session = scope.is_some() && (!stream.was_attached || is_restoring);
+        let may_go_first = !stream.posted_first || is_restore_unsent;
         if status != 409 {
             stream.refused_since = None;
         }
@@ -370,7 +399,8 @@ impl Core {
                     content_type => content_type,
                 };
                 let reason = format!(
-                    "the stream of {who} was answered with {got:?}, not text/event-stream; {IN_FRONT}"
+                    "the stream of {who} was answered with HTTP {status} and {got:?}, \
+                     not with 200 and text/event-stream; {IN_FRONT}"
                 );
                 self.stop_stream(scope, Failure::refused(Kind::StreamLost, reason, response), step);
             }
@@ -381,7 +411,7 @@ impl Core {
                 let reason = format!("the remote agent refused the credential for {who} (401)");
                 self.stop_stream(scope, Failure::refused(Kind::Auth, reason, response), step);
             }
-            403 | 404 if is_unknown_session && !stream.posted_first => {
+            403 | 404 if is_unknown_session && may_go_first => {
                 stream.state = StreamState::Unknown;
                 // It writes to none (R9).
                 stream.broke = false;
@@ -394,6 +424,8 @@ impl Core {
                 self.stop_stream(scope, Failure::refused(Kind::StreamLost, reason, response), step);
             }
             404 if scope.is_none() => self.lose(lost_by(response), step),
+            // It has nothing to do with a cursor (L10).
+            410 if scope.is_none() && stream.cursor.is_none() => self.lose(lost_by(response), step),
             400 if speaks_of_the_connection(response) => self.lose(lost_by(response), step),
             404 if !is_unknown_session => {
                 stream.state = StreamState::Closed;
@@ -419,6 +451,10 @@ impl Core {
                 let reason = format!("the stream of {who} was refused with HTTP {status}");
                 stream.trouble = Some((Kind::StreamLost, reason.clone()));
                 step.log(Level::Warn, reason);
+                if matches!(status, 403 | 404) {
+                    // What was sent did not make it known.
+                    self.doubt_sent(scope, step);
+                }
                 self.reopen_later(scope, step);
             }
         }
@@ -515,6 +551,7 @@ impl Core {
         step.log(Level::Error, failure.message.as_str());
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.state = StreamState::Stopped;
+            session.stream.trouble = Some((failure.kind, failure.message.clone()));
         }
         self.opening_stopped(scope, &failure, step);
         // What was sent may be answered, but on a stream that nobody opens: it is in doubt (R10).

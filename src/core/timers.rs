@@ -46,6 +46,15 @@ pub enum Timer {
     Shutdown,
 }
 
+impl Timer {
+    /// Whether its reason is that something did not come on a stream. Nobody can say so while streams
+    /// are not read (L11).
+    pub fn is_for_streams(&self) -> bool {
+        use Timer::{Confirm, Hold, Orphan, Probe, Restore, Unopened};
+        matches!(self, Unopened(_) | Hold(_) | Orphan(_) | Confirm(_) | Restore(_) | Probe)
+    }
+}
+
 /// The armed timers.
 #[derive(Debug, Default)]
 pub struct Timers {
@@ -64,6 +73,14 @@ impl Timers {
     /// Whether a timer is armed.
     pub fn is_armed(&self, timer: &Timer) -> bool {
         self.times.contains_key(timer)
+    }
+
+    /// Puts off what is about streams: what has come on them is read until `at`.
+    pub fn put_off(&mut self, at: Millis) {
+        let due = self.order.range(..(at, Timer::GiveUp)).map(|(_, timer)| timer);
+        for timer in due.filter(|timer| timer.is_for_streams()).cloned().collect::<Vec<_>>() {
+            self.arm(timer, at);
+        }
     }
 
     /// Disarms a timer, if it is armed.

@@ -213,3 +213,57 @@ fn l12_a_restore_stops_where_the_question_to_its_connection_is_refused_for_the_c
     assert_eq!(tries_of_ten_minutes(&mut world), "", "it will be the same the next time");
     assert!(world.line(PROMPT).contains("session/resume"), "a message asks");
 }
+
+#[test]
+fn v2_a_restore_that_could_not_leave_has_not_failed() {
+    let mut world = restoring_alone(RESUME);
+    let Outcome::Response(patience) = response(429) else { panic!() };
+    let retry_after = Some(Millis(200_000));
+    world.answer(2, Outcome::Response(Response { retry_after, ..patience }));
+    assert!(world.pass(200_000).contains("session/resume"));
+    answer_ours(&mut world, 3, DONE);
+    assert!(world.line(PROMPT).contains("post 4 s"));
+}
+
+#[test]
+fn l11_a_restore_is_not_given_up_for_the_time_of_a_sleep() {
+    let mut world = restoring_alone(RESUME);
+    world.answer(2, response(202));
+    world.now += 3_600_000;
+    let told = world.step(Event::Woke) + &world.pass(1_000);
+    assert!(!told.contains("error"), "{told}");
+    assert!(!world.line(PROMPT).contains("session_lost"));
+}
+
+#[test]
+fn v2_a_restore_that_is_answered_has_not_failed_while_its_replay_goes_on() {
+    let mut world = restoring_alone(Offers { load: true, resume: false });
+    assert!(world.answer(2, response(202)).contains("open 5 s"));
+    world.opened(5);
+    let replays = |world: &mut World, until| {
+        while world.now < until {
+            assert_eq!(world.pass(40), "");
+            world.on(5, StreamEvent::Progress);
+        }
+    };
+    replays(&mut world, 45_000);
+    let answer = answer_to_ours(&world, r#""result":null"#);
+    assert_eq!(world.says(3, &answer), "");
+    replays(&mut world, 62_000);
+    world.pass(limits::REPLAY_QUIET.0);
+    assert!(world.line(PROMPT).contains(PROMPT));
+}
+
+/// The answer may lie there unread.
+#[test]
+fn l11_nothing_is_given_up_while_streams_are_not_read() {
+    let mut world = restoring_alone(RESUME);
+    world.answer(2, response(202));
+    world.step(Event::Listening(false));
+    assert_eq!(world.line(PROMPT), "");
+    assert_eq!(world.pass(100_000), "");
+    world.step(Event::Listening(true));
+    let answer = answer_to_ours(&world, DONE);
+    let told = world.says(3, &answer) + &world.opened(world.streams.len() - 1);
+    assert!(told.contains(PROMPT), "{told}");
+}

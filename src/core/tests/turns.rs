@@ -1,6 +1,7 @@
 //! What becomes of a turn whose stream, session or connection is gone.
 
 use super::super::posts::speaks_of_the_connection;
+use super::super::session::{Scope, StreamState};
 use super::*;
 
 const CANCEL: &str = r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#;
@@ -284,5 +285,225 @@ fn l10_a_400_loses_the_connection_only_where_it_speaks_of_ours() {
         "no connections left in the pool; max reached, none closed",
     ] {
         assert!(!says(another), "{another}");
+    }
+}
+
+/// A turn whose stream broke, and cannot be opened for 40 s; what is told meanwhile. The editor cancels it.
+fn cancelled_while_away(end: End) -> (World, String) {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    let mut told = world.on(1, StreamEvent::Ended(end)) + &world.line(CANCEL);
+    while world.now < 40_000 {
+        if let StreamState::Opening(_) = world.core.sessions[&s()].stream.state {
+            let newest = world.streams.len() - 1;
+            told += &world.on(newest, StreamEvent::Failed(Outcome::Unsent("away".into())));
+        }
+        told += &world.pass(1_000);
+    }
+    (world, told)
+}
+
+fn s() -> Scope {
+    Some(SessionId("s".into()))
+}
+
+/// Opens the stream that is asked for next.
+fn opens_next(world: &mut World) -> String {
+    let before = world.streams.len();
+    let mut told = String::new();
+    while world.streams.len() == before {
+        told += &world.pass(100);
+    }
+    told + &world.opened(before)
+}
+
+#[test]
+fn v10_a_cancel_waits_for_as_long_as_its_turn_goes_on() {
+    let (mut world, told) = cancelled_while_away(End::Clean);
+    assert!(!told.contains("error"), "the turn goes on: {told}");
+    assert!(opens_next(&mut world).contains(CANCEL));
+}
+
+#[test]
+fn v10_a_cancel_whose_turn_was_answered_in_its_agent_s_place_goes_to_the_agent_all_the_same() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.on(1, broken());
+    world.line(CANCEL);
+    world.on(2, refused(503));
+    let told = world.pass(5_000);
+    assert!(told.contains("-32800"), "{told}");
+    let later = prompt(3);
+    world.line(&later);
+    let newest = world.streams.len() - 1;
+    let told = world.opened(newest);
+    assert!(told.contains(CANCEL) && !told.contains(&later), "it comes first: {told}");
+    assert!(world.answer(3, response(202)).contains(&later));
+
+    // To another connection it does not go (V5), and not after `--hold`.
+    let (mut world, told) = cancelled_while_away(End::Broken("reset".into()));
+    assert!(told.contains("-32800"), "{told}");
+    assert!(!opens_next(&mut world).contains(CANCEL));
+}
+
+#[test]
+fn l12_any_message_asks_again_for_the_streams_on_which_it_may_be_answered() {
+    let mut world = World::with_session();
+    world.on(0, StreamEvent::Ended(End::Clean));
+    world.on(2, refused(403));
+    let told = world.line(PROMPT);
+    assert!(told.contains("open 3 -") && told.contains(PROMPT), "the connection's: {told}");
+
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.says(1, QUESTION);
+    world.on(1, broken());
+    world.on(2, refused(403));
+    let told = world.line(ANSWER);
+    assert!(told.contains("open 3 s") && told.contains("post 3 s"), "an answer, too: {told}");
+}
+
+#[test]
+fn r11_any_message_and_a_person_ask_again_for_the_connection_s_stream() {
+    let asks: [fn(&mut World) -> String; 2] = [
+        |world| world.line(PROMPT),
+        |world| world.step(Event::Inquiry(Ticket(1), Inquiry::Reconnect)),
+    ];
+    for ask in asks {
+        let mut world = World::with_session();
+        world.core.settings.strict = true;
+        world.line(r#"{"jsonrpc":"2.0","id":5,"method":"session/list"}"#);
+        world.answer(2, response(202));
+        assert!(world.on(0, StreamEvent::Ended(End::Clean)).contains("stream_lost"));
+        assert!(ask(&mut world).contains("open 2 -"));
+    }
+}
+
+#[test]
+fn a3_a_connection_whose_own_stream_was_stopped_is_not_up() {
+    let mut world = World::with_session();
+    world.on(0, StreamEvent::Ended(End::Clean));
+    world.on(2, refused(403));
+    let told = world.step(Event::Inquiry(Ticket(1), Inquiry::Status));
+    assert!(told.contains("Reconnecting") && told.contains("(403)"), "{told}");
+}
+
+#[test]
+fn v9_what_a_session_was_sent_fails_with_it() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    let id = Some(Bytes::from_static(b"1"));
+    let data = Some(Bytes::from_static(br#"{"jsonrpc":"2.0","method":"x"}"#));
+    world.on(1, StreamEvent::Message { data, id });
+    world.on(1, StreamEvent::Ended(End::Clean));
+    assert_eq!(world.on(2, refused(410)), "open 3 s\n");
+    let told = world.opened(3);
+    assert!(told.contains("session_lost") && told.contains("\"id\":2"), "{told}");
+}
+
+#[test]
+fn l10_a_410_to_the_connection_s_stream_that_named_no_event_is_its_loss() {
+    let mut world = World::with_session();
+    world.on(0, StreamEvent::Ended(End::Clean));
+    assert!(world.on(2, refused(410)).contains("initialize"));
+}
+
+#[test]
+fn r10_an_agent_that_waits_for_the_person_is_not_given_up() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.says(1, QUESTION);
+    world.on(1, broken());
+    world.opened(2);
+    assert_eq!(world.pass(2_000_000), "");
+    assert!(world.line(ANSWER).contains("post 3 s"));
+    world.answer(3, response(202));
+    assert_eq!(world.pass(599_999), "");
+    assert!(world.pass(1).contains("stream_lost"));
+}
+
+#[test]
+fn r10_what_comes_of_a_session_counts_for_all_that_it_was_sent() {
+    let mut world = World::up();
+    world.line(PROMPT);
+    world.opened(1);
+    world.answer(1, response(202));
+    world.on(0, broken());
+    world.opened(2);
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    for _ in 0..20 {
+        assert_eq!(world.pass(100_000), "");
+        world.says(1, update);
+    }
+    assert!(world.pass(600_000).contains("stream_lost"));
+}
+
+#[test]
+fn r9_a_stream_whose_answers_are_numbered_loses_none_to_a_sleep() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    let data = Some(Bytes::from_static(br#"{"jsonrpc":"2.0","id":2,"result":{}}"#));
+    world.on(1, StreamEvent::Message { data, id: Some(Bytes::from_static(b"1")) });
+    world.line(&prompt(3));
+    world.answer(3, response(202));
+    world.step(Event::Woke);
+    let told = world.pass(limits::WAKING.0);
+    assert!(told.contains("open 3 s after"), "{told}");
+    world.opened(2);
+    world.opened(3);
+    assert_eq!(world.pass(2_000_000), "");
+}
+
+#[test]
+fn r1_a_session_whose_load_was_answered_gets_its_stream_though_no_202_came() {
+    let mut world = World::up();
+    let load = r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#;
+    world.line(load);
+    world.on(1, refused(403));
+    assert_eq!(world.says(0, r#"{"jsonrpc":"2.0","id":2,"result":null}"#), "");
+    assert!(world.pass(limits::REPLAY_WAIT.0).ends_with("open 2 s\n"));
+}
+
+#[test]
+fn r9_what_did_not_make_its_session_known_is_in_doubt() {
+    let mut world = World::up();
+    world.line(PROMPT);
+    world.on(1, refused(404));
+    assert_eq!(world.answer(1, response(202)), "open 2 s\n");
+    world.on(2, refused(404));
+    world.line(CANCEL);
+    assert!(world.pass(limits::CANCEL_GRACE.0).contains("-32800"));
+}
+
+#[test]
+fn v11_each_turn_that_is_lost_is_told_of_though_it_said_nothing() {
+    let mut world = World::with_session();
+    let offers = r#""agentCapabilities":{"sessionCapabilities":{"resume":{}}}"#;
+    for turn in 0..2 {
+        let told = world.line(&prompt(2 + turn));
+        assert!(told.contains("session/prompt"), "{told}");
+        world.answer(world.posts.len() - 1, response(202));
+        let own = world.streams.iter().rposition(|stream| stream.session.is_none()).unwrap();
+        world.on(own, StreamEvent::Ended(End::Clean));
+        let told = world.on(world.streams.len() - 1, refused(404)) + &world.pass(1_000);
+        assert!(told.contains("in the middle of this turn"), "{told}");
+        let answer = |world: &World, rest: &str| {
+            let id = world.core.own_ids;
+            format!(
+                r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":{{{rest}}}}}"#
+            )
+        };
+        let up = answer(&world, &format!(r#""protocolVersion":1,{offers}"#));
+        world.answer(world.posts.len() - 1, json(200, &up));
+        world.opened(world.streams.len() - 2);
+        assert!(world.opened(world.streams.len() - 1).contains("session/resume"));
+        let back = answer(&world, "");
+        world.answer(world.posts.len() - 1, json(200, &back));
     }
 }
