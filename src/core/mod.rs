@@ -169,6 +169,10 @@ impl Core {
     pub fn step(&mut self, now: Millis, event: Event, out: &mut Vec<Effect>) {
         let step = &mut Step { now, out };
         self.roster.expect_news(&event);
+        if self.timers.next().is_some_and(|due| due.plus(limits::LATE) <= now) {
+            // The process was stopped, or the machine slept, and nobody said so yet.
+            self.stood_still(step);
+        }
         match event {
             Event::Line(line) => self.line(line, step),
             Event::LineTooLong => self.line_too_long(step),

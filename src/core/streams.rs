@@ -228,7 +228,7 @@ impl Core {
     pub(super) fn listen(&mut self, is_listening: bool, step: &mut Step<'_>) {
         let since = std::mem::replace(&mut self.deaf_since, (!is_listening).then_some(step.now));
         if is_listening {
-            self.timers.put_off(step.now.plus(limits::READING));
+            self.timers.put_off(step.now.plus(limits::READING), Timer::is_for_streams);
         }
         if is_listening && self.replaced.is_some() {
             self.timers.arm(Timer::Replaced, step.now.plus(limits::REPLACED));
@@ -262,13 +262,23 @@ impl Core {
     /// What had come before is there to be read, and would be lost with the streams.
     pub(super) fn woke(&mut self, step: &mut Step<'_>) {
         step.log(Level::Info, "the machine slept: what was open may be dead");
-        self.excuse_restores(step);
+        self.stood_still(step);
         match self.link {
             Link::Down(_) => self.reconnect(step),
             // It is only asked.
             _ if self.is_socket() => self.test_socket(step),
             _ => self.timers.arm(Timer::Woken, step.now.plus(limits::WAKING)),
         }
+    }
+
+    /// Nothing was taken for a while: that something did not come says nothing.
+    pub(super) fn stood_still(&mut self, step: &Step<'_>) {
+        self.excuse_restores(step);
+        for session in self.sessions.values_mut() {
+            let clocks = session.doubted.values_mut().chain(&mut session.messages.held_since);
+            clocks.for_each(|since| *since = step.now);
+        }
+        self.timers.put_off(step.now.plus(limits::CANCEL_GRACE), Timer::is_for_remote);
     }
 
     /// What had come before the sleep is read.

@@ -53,6 +53,11 @@ impl Timer {
         use Timer::{Confirm, Hold, Orphan, Probe, Restore, Unopened};
         matches!(self, Unopened(_) | Hold(_) | Orphan(_) | Confirm(_) | Restore(_) | Probe)
     }
+
+    /// Whether its reason is that something of the remote did not come.
+    pub fn is_for_remote(&self) -> bool {
+        self.is_for_streams() || matches!(self, Timer::Unanswered(_) | Timer::Question(_))
+    }
 }
 
 /// The armed timers.
@@ -75,10 +80,10 @@ impl Timers {
         self.times.contains_key(timer)
     }
 
-    /// Puts off what is about streams: what has come on them is read until `at`.
-    pub fn put_off(&mut self, at: Millis) {
+    /// Puts off such timers until `at`.
+    pub fn put_off(&mut self, at: Millis, is_meant: impl Fn(&Timer) -> bool) {
         let due = self.order.range(..(at, Timer::GiveUp)).map(|(_, timer)| timer);
-        for timer in due.filter(|timer| timer.is_for_streams()).cloned().collect::<Vec<_>>() {
+        for timer in due.filter(|timer| is_meant(timer)).cloned().collect::<Vec<_>>() {
             self.arm(timer, at);
         }
     }

@@ -249,8 +249,7 @@ fn w3_a_message_that_is_stuck_behind_another_is_answered_for_neither_sent_nor_lo
     let mut world = up();
     world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/list","params":{}}"#);
     world.line(&prompt(3));
-    world.now = 60_000;
-    let mut told = world.step(Event::Timer);
+    let mut told = world.pass(30_000);
     assert!(told.contains(r#""id":2,"error""#) && !told.contains(r#""id":3"#), "{told}");
     told = back(&mut world, &told);
     let (number, id) = restore_of(&told);

@@ -507,3 +507,27 @@ fn v11_each_turn_that_is_lost_is_told_of_though_it_said_nothing() {
         world.answer(world.posts.len() - 1, json(200, &back));
     }
 }
+
+/// As Ctrl-Z and `fg` do: the timers that ran out meanwhile may come before anybody tells of it.
+#[test]
+fn l11_nothing_is_given_up_because_the_process_stood_still() {
+    for event in [Event::Timer, Event::Woke] {
+        let mut world = World::with_session();
+        world.line(PROMPT);
+        world.answer(2, response(202));
+        world.on(1, broken());
+        world.opened(2);
+        world.line(CANCEL);
+        world.now += 4_000_000;
+        let told = world.step(event) + &world.pass(4_999);
+        assert!(!told.contains("error"), "{told}");
+        assert!(world.pass(1).contains("-32800"), "it is not confirmed");
+
+        let mut world = World::with_session();
+        world.on(1, broken());
+        world.line(PROMPT);
+        world.now += 4_000_000;
+        world.step(Event::Timer);
+        assert!(world.opened(2).contains(PROMPT), "the stream was there");
+    }
+}
