@@ -4,6 +4,7 @@
 use super::error::{Delivery, Failure, Kind};
 use super::message::RequestId;
 use super::methods::Method;
+use super::posts::Posting;
 use super::session::{Scope, Session, StreamState, Waiter};
 use super::timers::Timer;
 use super::{Core, End, Level, Millis, Step, limits, name};
@@ -194,11 +195,13 @@ impl Core {
         self.pump(scope, step);
     }
 
-    /// A prompt is answered in its agent's place, which works on: the cancel that still waits goes.
+    /// A prompt is answered in its agent's place, which works on: a cancel that was not taken yet goes.
     fn cancel_all_the_same(&mut self, prompt: &RequestId) {
         let session =
             self.ledger.turn_of(prompt).and_then(|turn| self.sessions.get_mut(&Some(turn)));
-        for message in session.into_iter().flat_map(|session| &mut session.messages.queue) {
+        let waiting = session.into_iter().flat_map(|session| &mut session.messages.queue);
+        let under_way = self.posts.values_mut().filter_map(Posting::message);
+        for message in waiting.chain(under_way) {
             if matches!(&message.waiter, Waiter::Turn(turn) if turn.contains(prompt)) {
                 message.waiter = Waiter::Stop;
             }

@@ -59,7 +59,8 @@ pub const SILENCE_LEAST: Millis = Millis(10_000);
 pub const WAKING: Millis = Millis(250);
 /// A timer that comes so late comes after a sleep, or a stop of the process (L11).
 pub const LATE: Millis = Millis(5_000);
-/// How long what has come is read after the editor did not keep up, before its absence says anything (L11).
+/// Where streams were not read for so long, they are read for as long before what did not come says anything
+/// (L11).
 pub const READING: Millis = Millis(1_000);
 /// Heartbeats that are learnt from (L11).
 pub const HEARTBEATS: usize = 3;

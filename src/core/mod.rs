@@ -225,7 +225,8 @@ impl Core {
 
     fn due(&mut self, timer: Timer, step: &mut Step<'_>) {
         self.roster.may_differ = true;
-        if self.deaf_since.is_some() && timer.is_for_streams() {
+        let is_deaf = self.deaf_since.is_some_and(|at| at.plus(limits::READING) <= step.now);
+        if is_deaf && timer.is_for_streams() {
             return self.timers.arm(timer, step.now.plus(limits::READING));
         }
         match timer {
@@ -374,7 +375,7 @@ pub enum Outcome {
 }
 
 /// The head of an HTTP response, and as much of its body as decides something: all of a JSON body
-/// of a 2xx, up to the size limit; the first 8 KiB of any other status; nothing of the rest.
+/// of a 2xx, up to the size limit; the first 8 KiB of HTML and of any other status; nothing of the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     /// The HTTP status.

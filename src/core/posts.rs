@@ -28,6 +28,16 @@ pub(super) enum Posting {
     Message(Scope, LaneName, Queued),
 }
 
+impl Posting {
+    /// The message that it carries.
+    pub(super) fn message(&mut self) -> Option<&mut Queued> {
+        match self {
+            Posting::Initialize(_) => None,
+            Posting::Message(_, _, message) => Some(message),
+        }
+    }
+}
+
 impl Core {
     /// Gives a message its place.
     pub(super) fn enqueue(
@@ -76,6 +86,8 @@ impl Core {
         }
         match session.stream.state {
             _ if session.messages.resting || session.must_wait() => self.hold(scope, step),
+            // No message asks for it (L12).
+            StreamState::Stopped if session.messages.has_only_cancels() => self.hold(scope, step),
             StreamState::Closed | StreamState::Stopped => {
                 self.hold(scope, step);
                 self.open_stream(scope, step);
@@ -127,13 +139,8 @@ impl Core {
     /// any more, least of all a later request with the same id.
     fn disown(&mut self, scope: &Scope, id: &RequestId) {
         let is_its = |message: &Queued| matches!(&message.waiter, Waiter::Editor(own) if own == id);
-        for posting in self.posts.values_mut() {
-            if let Posting::Message(_, _, message) = posting
-                && is_its(message)
-            {
-                message.waiter = Waiter::Settled;
-            }
-        }
+        let under_way = self.posts.values_mut().filter_map(Posting::message);
+        under_way.filter(|message| is_its(message)).for_each(|it| it.waiter = Waiter::Settled);
         if let Some(session) = self.sessions.get_mut(scope)
             && let Some(at) = session.messages.queue.iter().position(is_its)
             && let Some(message) = session.messages.queue.remove(at)
@@ -143,7 +150,7 @@ impl Core {
     }
 
     /// A cancel whose turn has ended goes nowhere (V10).
-    fn forget_pointless(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    pub(super) fn forget_pointless(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let is_pointless = |message: &mut Queued| match &message.waiter {
             Waiter::Turn(turn) => !self.ledger.has_any(turn),
@@ -257,6 +264,17 @@ impl Core {
         self.retire_if_idle(scope, step);
     }
 
+    /// The same, but for cancels: their turns may go on (V10).
+    pub(super) fn fail_all_but_cancels(
+        &mut self,
+        scope: &Scope,
+        failure: &Failure,
+        step: &mut Step<'_>,
+    ) {
+        self.fail_queued(scope, failure, step, |message| !message.waiter.is_cancel());
+        self.retire_if_idle(scope, step);
+    }
+
     /// Fails the first message of a scope, which the remote refused for its session's sake.
     pub(super) fn fail_refused(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
@@ -279,7 +297,7 @@ impl Core {
             .into_iter()
             .partition(|message| !matches!(message.waiter, Waiter::Own(_)) && is_failed(message));
         session.messages.queue = kept;
-        if session.messages.queue.iter().all(|message| message.waiter.is_cancel()) {
+        if session.messages.has_only_cancels() {
             // What is left waits for nothing that was asked of those.
             session.messages.resting = false;
             session.messages.held_since = None;
@@ -317,7 +335,7 @@ impl Core {
 
     /// Answers an open request with an error. One that was answered already stays so (P2).
     pub(super) fn fail(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
-        if let Some(held) = self.held_answer(id) {
+        if let Some(held) = self.take_held_prompt(id) {
             // Its answer is here, and only waited for what came before it.
             return self.settle_now(id, &held.answer, held.is_error, step);
         }
@@ -455,7 +473,7 @@ impl Core {
                 self.queued_bytes += message.body.len();
                 self.note_untaken(&message, step);
                 let session = self.sessions.entry(scope.clone()).or_default();
-                session.messages.queue.push_front(Queued { retried: true, ..message });
+                session.messages.give_back(Queued { retried: true, ..message });
             }
         }
         if may_be_session_alone {
@@ -487,7 +505,7 @@ impl Core {
             }
             Again::Later(_) => waiting.backoff.next_after_failure(&mut self.chance),
         };
-        waiting.queue.push_front(message);
+        waiting.give_back(message);
         waiting.trouble = Some(trouble);
         if delay > Millis(0) {
             waiting.resting = true;

@@ -236,7 +236,7 @@ impl Core {
         for (scope, _) in self.suspects() {
             match self.sessions.get(&scope).is_some_and(Session::is_restore_unsent) {
                 true => self.stop_restore(&scope, failure, step),
-                false => self.fail_waiting(&scope, failure, step),
+                false => self.fail_all_but_cancels(&scope, failure, step),
             }
             self.doubt_sent(&scope, step);
         }

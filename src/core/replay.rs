@@ -10,7 +10,7 @@ use super::timers::Timer;
 use super::{Core, Millis, Step, limits};
 
 impl Core {
-    /// Whether an answer closes what may still be on its way on another stream: a replay, or a turn.
+    /// The scope whose stream may still bring what an answer closes, if it does: a replay, or a turn.
     pub(super) fn closes(
         &mut self,
         id: &RequestId,
@@ -41,12 +41,12 @@ impl Core {
         held.any(|held| held.request == *id)
     }
 
-    /// The answer to a prompt that waits for the rest of its turn.
-    pub(super) fn held_answer(&mut self, id: &RequestId) -> Option<Held> {
+    /// Takes the answer to a prompt that waits for the rest of its turn.
+    pub(super) fn take_held_prompt(&mut self, id: &RequestId) -> Option<Held> {
         self.take_held(&Some(self.ledger.turn_of(id)?), id)
     }
 
-    /// The answer to a request of a session, where it waits.
+    /// Takes the answer to a request of a session, where it waits.
     pub(super) fn take_held(&mut self, scope: &Scope, id: &RequestId) -> Option<Held> {
         let session = self.sessions.get_mut(scope)?;
         let at = session.held.iter().position(|held| held.request == *id)?;
@@ -129,13 +129,17 @@ impl Core {
         }
     }
 
-    /// The editor keeps up again: the time since `since` does not count for what waits for silence, or for
-    /// the stream.
+    /// The editor keeps up again: the time since `since` does not count for what waits for silence, for
+    /// the stream, or for a restore.
     pub(super) fn listens_again(&mut self, scope: &Scope, since: Millis, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let deaf = Millis(step.now.0 - since.0);
         let waiting = session.held.iter_mut().map(|held| &mut held.since);
-        let waiting = waiting.chain(&mut session.messages.held_since);
+        let restore = match &mut session.standing {
+            Standing::Restoring(restore) => restore.since.as_mut(),
+            _ => None,
+        };
+        let waiting = waiting.chain(&mut session.messages.held_since).chain(restore);
         for since in waiting.chain(&mut session.draining) {
             *since = since.plus(deaf).min(step.now);
         }

@@ -25,7 +25,7 @@ pub struct Restore {
     /// Attempts whose fate is unknown.
     broken: u32,
     /// When this way was first tried since its last attempt broke: its time runs from there.
-    since: Option<Millis>,
+    pub since: Option<Millis>,
     /// Connections that were lost while it was under way: it may be what ended them.
     suspected: u32,
     /// It waits for another to end.
@@ -236,6 +236,7 @@ impl Core {
         restore.request = None;
         let wants_sign_in = is_error && !restore.signed_in && wants_sign_in(answer);
         if is_error {
+            self.expect_failed_replay(scope);
             self.stays_unknown(scope);
         }
         match own {
@@ -245,6 +246,16 @@ impl Core {
             Own::Restore(_) if wants_sign_in => self.sign_in(scope, step),
             Own::Restore(_) => self.try_next_way(scope, step),
         }
+    }
+
+    /// A load of ours was answered with an error: what it replayed before, to a stream that is not there,
+    /// comes with the next one (V3).
+    fn expect_failed_replay(&mut self, scope: &Scope) {
+        let is_socket = self.is_socket();
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let is_load = session.restore().is_some_and(|restore| restore.way == Way::Load);
+        let is_open = matches!(session.stream.state, StreamState::Open { .. });
+        session.stale_replay |= is_load && !is_open && !is_socket;
     }
 
     /// A request of ours could not be delivered.
@@ -428,7 +439,7 @@ impl Core {
 
     /// The session is not restored, for this reason.
     fn lose_session(&mut self, scope: &Scope, failure: Failure, step: &mut Step<'_>) {
-        // As long as it is to be restored nothing of it is posted.
+        // Before the restore is dropped: what fails lets the lane go on, which it holds up.
         self.fail_turns(scope, &failure, step);
         if self.drop_restore(scope).is_some() {
             self.stand_failed(scope, failure, step);

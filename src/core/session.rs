@@ -359,6 +359,20 @@ impl Renewal {
     }
 }
 
+impl Lane {
+    /// Nothing but cancels waits, if anything does.
+    pub fn has_only_cancels(&self) -> bool {
+        self.queue.iter().all(|message| message.waiter.is_cancel())
+    }
+
+    /// Puts a message that was not taken back before all others, but for our own restore.
+    pub fn give_back(&mut self, message: Queued) {
+        let is_own = |message: &Queued| matches!(message.waiter, Waiter::Own(_));
+        let own = self.queue.iter().take_while(|first| is_own(first) && !is_own(&message)).count();
+        self.queue.insert(own, message);
+    }
+}
+
 /// Who waits for what becomes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiter {

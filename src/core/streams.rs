@@ -227,7 +227,7 @@ impl Core {
     /// nothing.
     pub(super) fn listen(&mut self, is_listening: bool, step: &mut Step<'_>) {
         let since = std::mem::replace(&mut self.deaf_since, (!is_listening).then_some(step.now));
-        if is_listening {
+        if since.is_some_and(|since| since.plus(limits::READING) <= step.now) {
             self.timers.put_off(step.now.plus(limits::READING), Timer::is_for_streams);
         }
         if is_listening && self.replaced.is_some() {
@@ -312,6 +312,7 @@ impl Core {
                 StreamState::Closed if scope.is_none() => self.open_stream(&scope, step),
                 StreamState::Stopped => {
                     session.stream.renewal = Renewal::Due;
+                    session.stream.trouble = None;
                     self.open_stream(&scope, step);
                 }
                 _ => self.cut(&scope, why, step),
@@ -329,6 +330,7 @@ impl Core {
             if matches!(session.stream.state, StreamState::Stopped) {
                 session.stream.state = StreamState::Closed;
                 session.stream.renewal = Renewal::default();
+                session.stream.trouble = None;
             }
             let is_closed = matches!(session.stream.state, StreamState::Closed);
             let is_sound =
@@ -569,7 +571,7 @@ impl Core {
         if self.sessions.get(scope).is_some_and(Session::is_restore_unsent) {
             return self.stop_restore(scope, &failure, step);
         }
-        self.fail_waiting(scope, &failure, step);
+        self.fail_all_but_cancels(scope, &failure, step);
     }
 
     /// Drops a scope's stream where it stands.
@@ -590,6 +592,7 @@ impl Core {
 
     /// Forgets a session that is not attached once nothing of it is left to do.
     pub(super) fn retire_if_idle(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.forget_pointless(scope, step);
         let (Some(id), Some(session)) = (scope, self.sessions.get(scope)) else { return };
         let is_sound = matches!(session.standing, Standing::Sound);
         // A turn that the agent tells of goes on, whatever the editor was told of its prompt (T4).

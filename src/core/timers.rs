@@ -47,16 +47,19 @@ pub enum Timer {
 }
 
 impl Timer {
-    /// Whether its reason is that something did not come on a stream. Nobody can say so while streams
-    /// are not read (L11).
+    /// Whether what it ends, or tries anew, may be decided by what comes on a stream. While streams are not
+    /// read nobody knows (L11).
     pub fn is_for_streams(&self) -> bool {
-        use Timer::{Confirm, Hold, Orphan, Probe, Restore, Unopened};
-        matches!(self, Unopened(_) | Hold(_) | Orphan(_) | Confirm(_) | Restore(_) | Probe)
+        use Timer::{Confirm, Hold, Orphan, Probe, Question, Restore, Unopened};
+        match self {
+            Unopened(_) | Hold(_) | Orphan(_) | Confirm(_) | Restore(_) | Question(_) => true,
+            timer => *timer == Probe,
+        }
     }
 
-    /// Whether its reason is that something of the remote did not come.
+    /// The same for what comes of the remote at all.
     pub fn is_for_remote(&self) -> bool {
-        self.is_for_streams() || matches!(self, Timer::Unanswered(_) | Timer::Question(_))
+        self.is_for_streams() || matches!(self, Timer::Unanswered(_))
     }
 }
 

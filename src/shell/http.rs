@@ -161,8 +161,15 @@ impl Link {
             if connection.is_none() && response.status().is_success() {
                 answer::head(&response).connection_id.into_iter().for_each(named);
             }
-            answer::readable(&response)?;
-            answer::read(response, self.remote.max_message_bytes).await
+            match answer::compression(&response) {
+                None => answer::read(response, self.remote.max_message_bytes).await,
+                // As one of another type (L3).
+                Some(name) if connection.is_none() => Ok(answer::compressed(&response, &name)),
+                Some(name) => {
+                    let reason = format!("its body is compressed as {name:?}, unasked");
+                    Err(Failure::Broken(reason.into()))
+                }
+            }
         };
         answer.await.map_or_else(Outcome::from, Outcome::Response)
     }

@@ -267,3 +267,57 @@ fn l11_nothing_is_given_up_while_streams_are_not_read() {
     let told = world.says(3, &answer) + &world.opened(world.streams.len() - 1);
     assert!(told.contains(PROMPT), "{told}");
 }
+
+#[test]
+fn l11_a_restore_that_is_to_be_tried_anew_is_not_given_up_for_what_was_not_read() {
+    let mut world = restoring_alone(RESUME);
+    assert!(world.answer(2, response(202)).contains("open 5 s"));
+    world.on(5, StreamEvent::Failed(Outcome::Broken("reset".into())));
+    // The second time it is asked for anew in a second.
+    for (stream, post) in [(6, 3), (7, 4)] {
+        assert!(world.pass(1_000).contains(&format!("open {stream} s")));
+        world.opened(stream);
+        if stream == 6 {
+            assert!(world.pass(1_000).contains(&format!("post {post} s")));
+            world.answer(post, response(202));
+            world.on(stream, StreamEvent::Ended(End::Broken("reset".into())));
+        }
+    }
+    world.step(Event::Listening(false));
+    assert_eq!(world.pass(100_000), "");
+    world.step(Event::Listening(true));
+    assert!(world.pass(2_000).contains("session/resume"));
+    assert!(!world.line(PROMPT).contains("session_lost"));
+}
+
+#[test]
+fn v3_half_a_replay_of_a_load_that_failed_is_not_shown() {
+    let mut world = restoring_alone(Offers { load: true, resume: false });
+    assert!(world.answer(2, response(202)).contains("open 5 s"));
+    world.line(PROMPT);
+    let failed = answer_to_ours(&world, r#""error":{"code":1,"message":"no"}"#);
+    assert!(world.says(3, &failed).contains("session_lost"));
+    assert!(world.line(LOAD).contains("open 6 s"));
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.opened(6) + &world.says(6, update), "", "of the load that failed");
+    assert!(world.pass(limits::REPLAY_QUIET.0).contains(LOAD));
+    assert_eq!(world.says(6, update), format!("line {update}\n"));
+}
+
+/// The cancel was before it, and comes back.
+#[test]
+fn v2_a_restore_goes_before_what_was_not_taken() {
+    let mut world = World::with_session();
+    world.core.opening.offers = RESUME;
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    let (data, id) = (Bytes::from_static(br#"{"jsonrpc":"2.0","method":"x"}"#), "1".into());
+    world.on(1, StreamEvent::Message { data: Some(data), id: Some(id) });
+    world.line(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}"#);
+    world.on(1, StreamEvent::Ended(End::Clean));
+    let Outcome::Response(gone) = response(410) else { panic!() };
+    world.on(2, StreamEvent::Refused(gone));
+    world.opened(3);
+    let told = world.answer(3, Outcome::Unsent("away".into())) + &world.pass(1_000);
+    assert!(told.contains("session/resume"), "{told}");
+}

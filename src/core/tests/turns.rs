@@ -481,31 +481,135 @@ fn r9_what_did_not_make_its_session_known_is_in_doubt() {
     assert!(world.pass(limits::CANCEL_GRACE.0).contains("-32800"));
 }
 
+/// The connection is lost, and replaced by one on which sessions are resumed: what was told of it, and the
+/// request that resumes the session as the last POST.
+fn lost_and_replaced(world: &mut World) -> String {
+    let own = world.streams.iter().rposition(|stream| stream.session.is_none()).unwrap();
+    world.on(own, StreamEvent::Ended(End::Clean));
+    let told = world.on(world.streams.len() - 1, refused(404)) + &world.pass(1_000);
+    let offers = r#""agentCapabilities":{"sessionCapabilities":{"resume":{}}}"#;
+    answer_ours(world, &format!(r#""protocolVersion":1,{offers}"#));
+    world.opened(world.streams.len() - 2);
+    assert!(world.opened(world.streams.len() - 1).contains("session/resume"));
+    told
+}
+
+/// Answers our request, which is the last POST.
+fn answer_ours(world: &mut World, rest: &str) -> String {
+    let id = world.core.own_ids;
+    let answer =
+        format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":{{{rest}}}}}"#);
+    world.answer(world.posts.len() - 1, json(200, &answer))
+}
+
 #[test]
 fn v11_each_turn_that_is_lost_is_told_of_though_it_said_nothing() {
     let mut world = World::with_session();
-    let offers = r#""agentCapabilities":{"sessionCapabilities":{"resume":{}}}"#;
     for turn in 0..2 {
-        let told = world.line(&prompt(2 + turn));
-        assert!(told.contains("session/prompt"), "{told}");
+        assert!(world.line(&prompt(2 + turn)).contains("session/prompt"));
         world.answer(world.posts.len() - 1, response(202));
-        let own = world.streams.iter().rposition(|stream| stream.session.is_none()).unwrap();
-        world.on(own, StreamEvent::Ended(End::Clean));
-        let told = world.on(world.streams.len() - 1, refused(404)) + &world.pass(1_000);
+        let told = lost_and_replaced(&mut world);
         assert!(told.contains("in the middle of this turn"), "{told}");
-        let answer = |world: &World, rest: &str| {
-            let id = world.core.own_ids;
-            format!(
-                r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":{{{rest}}}}}"#
-            )
-        };
-        let up = answer(&world, &format!(r#""protocolVersion":1,{offers}"#));
-        world.answer(world.posts.len() - 1, json(200, &up));
-        world.opened(world.streams.len() - 2);
-        assert!(world.opened(world.streams.len() - 1).contains("session/resume"));
-        let back = answer(&world, "");
-        world.answer(world.posts.len() - 1, json(200, &back));
+        answer_ours(&mut world, "");
     }
+}
+
+#[test]
+fn v6_a_question_is_kept_while_streams_are_not_read() {
+    let mut world = World::with_session();
+    world.says(1, QUESTION);
+    lost_and_replaced(&mut world);
+    answer_ours(&mut world, "");
+    world.step(Event::Listening(false));
+    assert!(!world.pass(10_000).contains(WITHDRAWN));
+    world.step(Event::Listening(true));
+    let newest = world.streams.len() - 1;
+    assert_eq!(world.says(newest, QUESTION), "", "it is before the person");
+}
+
+/// A turn in doubt whose cancel is under way, as POST 3.
+fn cancel_under_way() -> World {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.on(1, broken());
+    world.opened(2);
+    assert!(world.line(CANCEL).contains("post 3 s"));
+    world
+}
+
+#[test]
+fn v10_a_cancel_that_is_under_way_as_its_turn_is_given_up_is_sent_all_the_same() {
+    let mut world = cancel_under_way();
+    assert!(world.pass(5_000).contains("-32800"));
+    let told = world.answer(3, Outcome::Unsent("away".into())) + &world.pass(1_000);
+    assert!(told.contains(CANCEL), "{told}");
+}
+
+#[test]
+fn v10_a_cancel_outlives_the_refusal_of_its_stream() {
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.on(1, broken());
+    assert_eq!(world.on(2, refused(403)), "");
+    assert!(world.line(CANCEL).contains("open 3 s"));
+    assert_eq!(world.on(3, refused(403)), "");
+    let told = world.pass(5_000);
+    assert!(told.contains("-32800") && !told.contains("open"), "nobody asks: {told}");
+    assert!(world.line(&prompt(3)).contains("open 4 s"));
+    assert!(world.opened(4).contains(CANCEL));
+}
+
+/// A session that floods makes the shell deaf again and again.
+#[test]
+fn i13_a_flood_puts_off_nobody_s_timers() {
+    let mut world = cancel_under_way();
+    world.answer(3, response(202));
+    let mut told = String::new();
+    while world.now < 6_000 {
+        for (is_listening, time) in [(false, 400), (true, 100)] {
+            world.step(Event::Listening(is_listening));
+            told += &world.pass(time);
+        }
+    }
+    assert!(told.contains("-32800"), "{told}");
+}
+
+#[test]
+fn l12_what_stopped_a_stream_is_not_why_the_next_one_does_not_open() {
+    let mut world = World::with_session();
+    world.on(1, broken());
+    world.on(2, refused(401));
+    world.on(3, refused(401));
+    assert!(world.line(PROMPT).contains("open 4 s"));
+    let told = world.pass(limits::HOLD.0);
+    assert!(told.contains("stream_lost") && !told.contains("401"), "{told}");
+}
+
+#[test]
+fn l12_a_stream_that_only_a_pointless_cancel_waits_for_is_not_opened_again() {
+    let mut world = World::up();
+    let load = r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#;
+    world.line(load);
+    world.on(1, refused(404));
+    world.answer(1, response(202));
+    world.on(2, refused(404));
+    world.line(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}"#);
+    let mut opens_for = |time| {
+        let (end, mut opens) = (world.now + time, 0);
+        while world.now < end {
+            let before = world.streams.len();
+            world.pass(1_000);
+            for newest in before..world.streams.len() {
+                world.on(newest, refused(404));
+                opens += 1;
+            }
+        }
+        opens
+    };
+    assert!(opens_for(620_000) > 30, "its answer may come");
+    assert_eq!(opens_for(100_000), 0, "nobody waits for anything");
 }
 
 /// As Ctrl-Z and `fg` do: the timers that ran out meanwhile may come before anybody tells of it.

@@ -22,15 +22,22 @@ pub(super) fn encoding(headers: &HeaderMap) -> Option<String> {
     (!name.eq_ignore_ascii_case("identity")).then_some(name)
 }
 
-/// Whether a body in which something is looked for can be read (L6).
-pub(super) fn readable(response: &reqwest::Response) -> Result<(), Failure> {
-    match encoding(response.headers()) {
-        Some(name) if response.status() == StatusCode::OK => Err(Failure::Broken(
-            format!("its body is coded as {name:?}, which was not asked for and cannot be read")
-                .into(),
-        )),
-        _ => Ok(()),
-    }
+/// How the body of a 200 in which something is looked for is compressed, though nobody asked for it (L6).
+/// Some servers name a coding that is none, to keep proxies from compressing.
+pub(super) fn compression(response: &reqwest::Response) -> Option<String> {
+    const READ: [&str; 3] = ["application/json", "text/event-stream", "text/html"];
+    const KNOWN: [&str; 5] = ["gzip", "deflate", "compress", "br", "zstd"];
+    let name = encoding(response.headers())?;
+    let content_type = head(response).content_type;
+    let is_read = READ.iter().any(|read| is_media_type(&content_type, read));
+    let is_known = KNOWN.iter().any(|known| name.to_ascii_lowercase().contains(known));
+    (is_read && is_known && response.status() == StatusCode::OK).then_some(name)
+}
+
+/// The head of a response that is compressed so: its content type says it.
+pub(super) fn compressed(response: &reqwest::Response, name: &str) -> Response {
+    let head = head(response);
+    Response { content_type: format!("{}, compressed as {name}", head.content_type), ..head }
 }
 
 /// Reads the answer to a request. A JSON body of a success is read whole, up to `limit`; of a failure

@@ -25,8 +25,9 @@ pub(super) async fn read(response: Response, limit: usize, told: &Told<'_>) {
         };
         return told.tell(vec![refused]).await;
     }
-    if let Err(failure) = answer::readable(&response) {
-        return told.tell(vec![StreamEvent::Failed(failure.into())]).await;
+    if let Some(name) = answer::compression(&response) {
+        let refused = StreamEvent::Refused(answer::compressed(&response, &name));
+        return told.tell(vec![refused]).await;
     }
     let event_epoch = event_epoch(response.headers());
     told.tell(vec![StreamEvent::Opened { event_epoch }]).await;

@@ -235,6 +235,19 @@ impl Client {
 
     async fn post(&mut self, body: &'static str) -> Outcome {
         let id = self.start_post(body);
+        self.posted(id).await
+    }
+
+    /// The same without a connection.
+    async fn initialize(&mut self, body: &'static str) -> Outcome {
+        self.count += 1;
+        let (id, body) = (PostId(self.count), Bytes::from_static(body.as_bytes()));
+        let (connection, session, renew_credential) = (None, None, false);
+        self.http.post(Post { id, connection, session, renew_credential, body });
+        self.posted(id).await
+    }
+
+    async fn posted(&mut self, id: PostId) -> Outcome {
         let event = self.ends.recv().await.unwrap();
         assert!(self.http.is_awaited(&event));
         match event {
@@ -406,20 +419,26 @@ async fn l9_of_an_acceptance_the_head_is_the_answer() {
 }
 
 #[tokio::test]
-async fn l6_a_body_that_is_coded_though_nobody_asked_for_it_is_told_to_be_unreadable() {
+async fn l6_a_body_that_is_compressed_unasked_is_told_to_be_so() {
     let server = Server::start(Speaks::Both, |seen| {
-        let is_post = seen.body.as_ref() == b"{}";
-        let content_type = if is_post { "application/json" } else { "text/event-stream" };
-        answer(200, &[("content-type", content_type), ("content-encoding", "gzip")], "\x1f\x08")
+        let (content_type, coding) = match std::str::from_utf8(&seen.body).unwrap() {
+            "" => ("text/event-stream", seen.header("acp-session-id").unwrap().to_owned()),
+            body => ("application/json", body.to_owned()),
+        };
+        answer(200, &[("content-type", content_type), ("content-encoding", &coding)], "{}")
     })
     .await;
     let mut client = Client::new(&[&server.url("/acp")]);
-    let Outcome::Broken(reason) = client.post("{}").await else { panic!() };
+    let Outcome::Broken(reason) = client.post("gzip").await else { panic!() };
     assert!(reason.contains("\"gzip\""), "{reason}");
-    client.open("s", None);
-    let event = client.event().await;
-    let StreamEvent::Failed(Outcome::Broken(reason)) = event else { panic!("{event:?}") };
-    assert!(reason.contains("\"gzip\""), "{reason}");
+    assert_eq!(response(client.post("none").await).body.as_ref(), b"{}", "that is no coding");
+    let opens = client.initialize("gzip").await;
+    assert_eq!(response(opens).content_type, "application/json, compressed as gzip");
+    client.open("gzip", None);
+    let StreamEvent::Refused(response) = client.event().await else { panic!() };
+    assert_eq!(response.content_type, "text/event-stream, compressed as gzip");
+    client.open("none", None);
+    assert!(matches!(client.event().await, StreamEvent::Opened { .. }));
 }
 
 #[tokio::test]
