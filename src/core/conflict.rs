@@ -1,7 +1,8 @@
 //! One session fails alone (C1–C4).
 
 use super::error::Failure;
-use super::session::{LaneName, Scope, Standing};
+use super::posts::Posting;
+use super::session::{LaneName, Scope, Standing, Waiter};
 use super::timers::Timer;
 use super::{Core, Level, Step};
 
@@ -16,11 +17,16 @@ impl Core {
         let was_attached = session.attached;
         step.log(Level::Warn, failure.message.as_str());
         session.stream.start_over();
-        session.held.retain(|held| self.ledger.turn_of(&held.request).is_some());
+        session.held.retain(|held| self.ledger.ends_something(&held.request));
         self.close_stream(scope, step);
         self.forget_turn(scope, step);
+        self.forget_under_way(scope);
         self.fail_sent_of(scope, &failure, step);
         let Some(session) = self.sessions.get(scope) else { return };
+        if was_attached && !session.attached {
+            // An answer that only waited has closed it.
+            return;
+        }
         if matches!(session.standing, Standing::Restoring(_)) {
             self.give_up_restore(scope, step);
         } else if !was_attached {
@@ -32,12 +38,27 @@ impl Core {
         }
     }
 
-    /// The agent has lost a session, and with it what it asked and what it was doing.
+    /// The agent has lost a session, and with it what it asked and what it was doing. Of a turn that goes on
+    /// behind its answered prompt no error tells (V11).
     pub(super) fn forget_turn(&mut self, scope: &Scope, step: &mut Step<'_>) {
         self.discard_answers(scope);
         self.withdraw(scope, None, step);
-        if let Some(session) = self.sessions.get_mut(scope) {
-            session.is_running = false;
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        let was_running = std::mem::take(&mut session.is_running);
+        if let Some(id) = scope.as_ref().filter(|_| was_running && self.speaks_version_2()) {
+            self.tell_gap(id, "The agent lost this session in the middle of a turn; the rest of its output may be missing.", step);
+        }
+    }
+
+    /// What becomes of the notifications under way concerns a life of the session that is over.
+    fn forget_under_way(&mut self, scope: &Scope) {
+        for posting in self.posts.values_mut() {
+            if let Posting::Message(of, _, message) = posting
+                && of == scope
+                && !matches!(message.waiter, Waiter::Editor(_) | Waiter::Own(_))
+            {
+                message.waiter = Waiter::Settled;
+            }
         }
     }
 

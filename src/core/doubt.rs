@@ -80,12 +80,11 @@ impl Core {
     /// A stream is open on which the answers to our own restores may never come: asking again does no
     /// harm.
     pub(super) fn doubt_restores(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let is_sent = |id: &RequestId, of: &Scope| {
-            (scope.is_none() || of == scope)
-                && self.sessions.get(of).is_some_and(|session| !session.is_waiting(id))
+        let is_sent = |id: &RequestId, lane: &Scope| {
+            (scope.is_none() || lane == scope)
+                && self.sessions.get(lane).is_some_and(|session| !session.is_waiting(id))
         };
-        let own =
-            self.own.iter().filter(|(id, own)| own.restores().is_some_and(|of| is_sent(id, of)));
+        let own = self.own.iter().filter(|(id, own)| is_sent(id, &own.lane()));
         for id in own.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.restore_again(&id, step);
         }
@@ -197,14 +196,17 @@ impl Core {
 
     /// A prompt is answered in its agent's place, which works on: a cancel that was not taken yet goes.
     fn cancel_all_the_same(&mut self, prompt: &RequestId) {
-        let session =
-            self.ledger.turn_of(prompt).and_then(|turn| self.sessions.get_mut(&Some(turn)));
+        let Some(turn) = self.ledger.turn_of(prompt) else { return };
+        let session = self.sessions.get_mut(&Some(turn.clone()));
         let waiting = session.into_iter().flat_map(|session| &mut session.messages.queue);
         let under_way = self.posts.values_mut().filter_map(Posting::message);
         for message in waiting.chain(under_way) {
             if matches!(&message.waiter, Waiter::Turn(turn) if turn.contains(prompt)) {
                 message.waiter = Waiter::Stop;
             }
+        }
+        if let Some(session) = self.sessions.get_mut(&Some(turn)) {
+            self.queued_bytes -= session.messages.drop_repeated_cancels();
         }
     }
 

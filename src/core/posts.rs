@@ -12,7 +12,7 @@ use super::error::{Delivery, Failure, IN_FRONT, Kind};
 use super::link::Link;
 use super::message::{self, Message, RequestId};
 use super::requests::OpenRequest;
-use super::session::{LaneName, Queued, Scope, Standing, StreamState, Waiter};
+use super::session::{LaneName, Queued, Scope, Session, Standing, StreamState, Waiter};
 use super::socket::Transport;
 use super::timers::Timer;
 use super::{
@@ -221,14 +221,15 @@ impl Core {
     /// (I18).
     fn hold(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let lane = &mut session.messages;
+        let lane = &session.messages;
         let asked_to_wait = lane.resting && !matches!(lane.trouble, Some((Kind::Connect, _)));
-        // A cancel waits for as long as its turn goes on (V10).
-        let is_other = |waiter: &Waiter| matches!(waiter, Waiter::Own(_) | Waiter::Turn(_));
-        let mut held = lane.queue.iter().filter(|message| !is_other(&message.waiter));
+        let mut held = lane.queue.iter().filter(|message| {
+            !matches!(message.waiter, Waiter::Own(_)) && !session.outwaits(&message.waiter)
+        });
         let Some(first) = held.next().filter(|_| !asked_to_wait) else { return };
-        let since = *lane.held_since.get_or_insert(step.now);
-        let until = first.since.max(since).plus(self.settings.hold);
+        let came = first.since;
+        let since = *session.messages.held_since.get_or_insert(step.now);
+        let until = came.max(since).plus(self.settings.hold);
         self.timers.arm(Timer::Hold(scope.clone()), until);
     }
 
@@ -250,8 +251,8 @@ impl Core {
         let reason = format!("{reason}; gave up after {} ms (--hold)", hold.0);
         let failure = Failure::new(kind, Delivery::Unsent, reason);
         let (since, now) = (session.messages.held_since.unwrap_or(step.now), step.now);
-        self.fail_queued(scope, &failure, step, |message| {
-            !matches!(message.waiter, Waiter::Turn(_)) && message.since.max(since).plus(hold) <= now
+        self.fail_queued(scope, &failure, step, |session, message| {
+            !session.outwaits(&message.waiter) && message.since.max(since).plus(hold) <= now
         });
         self.forget_pointless(scope, step);
         self.retire_if_idle(scope, step);
@@ -260,7 +261,7 @@ impl Core {
 
     /// Fails every message that waits in a scope's lane, our own restores excepted.
     pub(super) fn fail_waiting(&mut self, scope: &Scope, failure: &Failure, step: &mut Step<'_>) {
-        self.fail_queued(scope, failure, step, |_| true);
+        self.fail_queued(scope, failure, step, |_, _| true);
         self.retire_if_idle(scope, step);
     }
 
@@ -271,7 +272,7 @@ impl Core {
         failure: &Failure,
         step: &mut Step<'_>,
     ) {
-        self.fail_queued(scope, failure, step, |message| !message.waiter.is_cancel());
+        self.fail_queued(scope, failure, step, |_, message| !message.waiter.is_cancel());
         self.retire_if_idle(scope, step);
     }
 
@@ -290,12 +291,13 @@ impl Core {
         scope: &Scope,
         failure: &Failure,
         step: &mut Step<'_>,
-        is_failed: impl Fn(&Queued) -> bool,
+        is_failed: impl Fn(&Session, &Queued) -> bool,
     ) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let (failed, kept) = std::mem::take(&mut session.messages.queue)
-            .into_iter()
-            .partition(|message| !matches!(message.waiter, Waiter::Own(_)) && is_failed(message));
+        let queue = std::mem::take(&mut session.messages.queue);
+        let (failed, kept) = queue.into_iter().partition(|message| {
+            !matches!(message.waiter, Waiter::Own(_)) && is_failed(session, message)
+        });
         session.messages.queue = kept;
         if session.messages.has_only_cancels() {
             // What is left waits for nothing that was asked of those.
@@ -335,7 +337,7 @@ impl Core {
 
     /// Answers an open request with an error. One that was answered already stays so (P2).
     pub(super) fn fail(&mut self, id: &RequestId, failure: &Failure, step: &mut Step<'_>) {
-        if let Some(held) = self.take_held_prompt(id) {
+        if let Some(held) = self.take_held_end(id) {
             // Its answer is here, and only waited for what came before it.
             return self.settle_now(id, &held.answer, held.is_error, step);
         }
@@ -444,8 +446,12 @@ impl Core {
                 self.fail_message(&message, &failure, step);
             }
             Verdict::Conflict(failure) => {
+                // One of a life that is over says nothing of the next (C3).
+                let is_late = self.is_given_up(&message.waiter) || self.is_restoring(scope);
                 self.fail_message(&message, &failure, step);
-                self.conflict(scope, failure, step);
+                if !is_late {
+                    self.conflict(scope, failure, step);
+                }
             }
             Verdict::Gone(failure) => self.refused_as_gone(scope, lane, message, failure, step),
             Verdict::Again(..) => {}

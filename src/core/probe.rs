@@ -281,12 +281,14 @@ impl Core {
         self.timers.disarm(&Timer::Probe);
         for (scope, failure) in self.suspects() {
             let Some(session) = self.sessions.get_mut(&scope) else { continue };
-            if session.attached {
+            if session.attached && !self.ledger.is_ending(&scope) {
                 step.log(Level::Warn, format!("{} is lost from its connection", name(&scope)));
                 self.close_stream(&scope, step);
                 self.forget_turn(&scope, step);
                 self.fail_sent_of(&scope, &lost(&scope), step);
-                self.begin_restore(&scope, lost(&scope), step);
+                if self.sessions.get(&scope).is_some_and(|session| session.attached) {
+                    self.begin_restore(&scope, lost(&scope), step);
+                }
             } else {
                 self.fail_refused(&scope, &failure, step);
             }

@@ -14,7 +14,7 @@ use super::session::{Backoff, LaneName, Queued, Renewal, Scope, Session, Standin
 use super::timers::Timer;
 use super::{
     Connection, Core, Effect, Level, Millis, Outcome, Post, PostId, Response, SessionId, Step,
-    StreamId, name,
+    StreamId, limits, name,
 };
 
 /// What the first connection was opened with, for those that follow.
@@ -196,6 +196,7 @@ impl Core {
         let transport = self.settings.transport;
         let Link::Down(down) = &mut self.link else { return };
         let Some(request) = down.request.take() else { return };
+        let mut asked = None;
         let reason = match outcome {
             Outcome::Response(response) if transport.is_open(&response) => {
                 let reason = match answer_to_initialize(&request, &response, transport) {
@@ -229,7 +230,12 @@ impl Core {
                     let failure = Failure::refused(Kind::Http, reason, &response);
                     return self.stop_reconnecting(failure, step);
                 }
-                status => format!("the remote agent answered HTTP {status}"),
+                status => {
+                    if matches!(status, 429 | 502..=504) {
+                        asked = Some(response.retry_after.unwrap_or_default());
+                    }
+                    format!("the remote agent answered HTTP {status}")
+                }
             },
             Outcome::Redirected { status, reason } => {
                 let failure = Failure::new(Kind::Http, Delivery::Unsent, reason);
@@ -252,7 +258,11 @@ impl Core {
             Outcome::Unsent(reason) | Outcome::Broken(reason) => reason,
         };
         let Link::Down(down) = &mut self.link else { return };
-        let delay = down.backoff.next(&mut self.chance);
+        let delay = match asked {
+            Some(asked) if asked >= limits::BACKOFF_FIRST => asked.min(limits::RETRY_AFTER_CAP),
+            Some(_) => down.backoff.next_after_failure(&mut self.chance),
+            None => down.backoff.next(&mut self.chance),
+        };
         step.log(Level::Warn, format!("the link is not back yet: {reason}"));
         down.why = format!("the connection to the remote agent is lost: {reason}");
         self.timers.arm(Timer::Retry, step.now.plus(delay));

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 
 use super::message::RequestId;
+use super::methods::Method;
 use super::restore::Way;
 use super::session::{Held, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
@@ -41,9 +42,22 @@ impl Core {
         held.any(|held| held.request == *id)
     }
 
-    /// Takes the answer to a prompt that waits for the rest of its turn.
-    pub(super) fn take_held_prompt(&mut self, id: &RequestId) -> Option<Held> {
-        self.take_held(&Some(self.ledger.turn_of(id)?), id)
+    /// Takes the answer that ends a turn or a session, and waits for the rest of it.
+    pub(super) fn take_held_end(&mut self, id: &RequestId) -> Option<Held> {
+        let (_, scope) = self.ledger.place_of(id).filter(|_| self.ledger.ends_something(id))?;
+        self.take_held(&scope.clone(), id)
+    }
+
+    /// A stream ended as it should: that its session has ended is not held any more.
+    pub(super) fn release_end(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get(scope) else { return };
+        let is_end = |held: &&Held| {
+            self.ledger.place_of(&held.request).is_some_and(|(it, _)| it == Method::EndSession)
+        };
+        let end = session.held.iter().find(is_end).map(|held| held.request.clone());
+        if let Some(held) = end.and_then(|id| self.take_held(scope, &id)) {
+            self.settle_now(&held.request, &held.answer, held.is_error, step);
+        }
     }
 
     /// Takes the answer to a request of a session, where it waits.
@@ -166,7 +180,8 @@ impl Core {
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.draining = None;
-        let is_away = session.stream.is_coming();
+        // What is open may have died in a sleep, and the rest come with the next (L11).
+        let is_away = session.stream.is_coming() || self.timers.is_armed(&Timer::Woken);
         let heard = session.stream.pulse.heard();
         let held = std::mem::take(&mut session.held);
         let waits = |held: &Held| {

@@ -234,6 +234,18 @@ impl Ledger {
         self.requests.get(id)?.turn().cloned()
     }
 
+    /// Whether the answer to a request ends something: a turn, or its session.
+    pub fn ends_something(&self, id: &RequestId) -> bool {
+        let ends = |method| matches!(method, Method::Prompt | Method::EndSession);
+        self.requests.get(id).is_some_and(|request| ends(request.method))
+    }
+
+    /// Whether the editor asked the agent to end a session, and is not answered.
+    pub fn is_ending(&self, session: &Option<SessionId>) -> bool {
+        let ends = |request: &OpenRequest| request.sent && request.method == Method::EndSession;
+        self.requests.values().any(|request| request.session == *session && ends(request))
+    }
+
     /// The sessions that have open prompts, in their order, and how many.
     pub fn prompted(&self) -> &BTreeMap<SessionId, usize> {
         &self.prompts

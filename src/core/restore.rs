@@ -87,6 +87,11 @@ pub(super) enum Own {
 }
 
 impl Own {
+    /// The scope in whose lane it goes: a sign-in belongs to no session.
+    pub(super) fn lane(&self) -> Scope {
+        self.restores().cloned().unwrap_or_default()
+    }
+
     /// The session that this restores, if it does.
     pub(super) fn restores(&self) -> Option<&Scope> {
         match self {
@@ -234,6 +239,10 @@ impl Core {
             return step.log(Level::Debug, "ignored the answer to a restore that is over");
         };
         restore.request = None;
+        if matches!(own, Own::SignIn(_)) {
+            // The step that follows has its own time.
+            restore.since = None;
+        }
         let wants_sign_in = is_error && !restore.signed_in && wants_sign_in(answer);
         if is_error {
             self.expect_failed_replay(scope);
@@ -314,15 +323,17 @@ impl Core {
         self.lose_session(&scope, failure, step);
     }
 
-    /// The answer to a restore may be lost: it is asked for again in a moment.
+    /// The answer to a restore, or to its sign-in, may be lost: it is asked for again in a moment.
     pub(super) fn restore_again(&mut self, id: &RequestId, step: &mut Step<'_>) {
-        let Some(Own::Restore(scope)) = self.forget_own(id) else { return };
-        self.forget_request(id, &scope, step);
-        let Some(restore) = self.restore_of(&scope, id) else { return };
-        restore.broken += 1;
+        let Some(own) = self.forget_own(id) else { return };
+        let (Own::Restore(scope) | Own::SignIn(scope)) = &own;
+        self.forget_request(id, scope, step);
+        let Some(restore) = self.restore_of(scope, id) else { return };
+        restore.signed_in &= matches!(own, Own::Restore(_));
+        restore.broken += u32::from(matches!(own, Own::Restore(_)));
         restore.request = None;
         let delay = limits::BACKOFF_FIRST.0 << restore.broken.min(limits::BROKEN_RESTORES);
-        self.timers.arm(Timer::Restore(scope), step.now.plus(Millis(delay)));
+        self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(Millis(delay)));
     }
 
     /// The time of a step of a restore is over: it was not answered, or it is time to try again.
@@ -378,8 +389,7 @@ impl Core {
     /// Whether a request of ours has not been posted yet.
     fn is_unsent(&self, id: &RequestId) -> bool {
         let Some(own) = self.own.get(id) else { return false };
-        let lane = own.restores().cloned().unwrap_or_default();
-        self.sessions.get(&lane).is_some_and(|session| session.is_waiting(id))
+        self.sessions.get(&own.lane()).is_some_and(|session| session.is_waiting(id))
     }
 
     fn sign_in(&mut self, scope: &Scope, step: &mut Step<'_>) {
@@ -502,6 +512,11 @@ impl Core {
         }
     }
 
+    /// Whether a session is to be restored, or is being.
+    pub(super) fn is_restoring(&self, scope: &Scope) -> bool {
+        self.sessions.get(scope).and_then(Session::restore).is_some()
+    }
+
     /// The restore of a scope, if this is its request.
     fn restore_of(&mut self, scope: &Scope, id: &RequestId) -> Option<&mut Restore> {
         match &mut self.sessions.get_mut(scope)?.standing {
@@ -513,8 +528,7 @@ impl Core {
     /// Nobody waits for a request of ours any more: it is not sent, least of all once more.
     pub(super) fn forget_own(&mut self, id: &RequestId) -> Option<Own> {
         let own = self.own.remove(id)?;
-        let lane = own.restores().cloned().unwrap_or_default();
-        if let Some(session) = self.sessions.get_mut(&lane)
+        if let Some(session) = self.sessions.get_mut(&own.lane())
             && let queue = &mut session.messages.queue
             && let Some(at) = queue.iter().position(|it| it.waiter == Waiter::Own(id.clone()))
             && let Some(message) = queue.remove(at)

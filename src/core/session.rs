@@ -97,6 +97,15 @@ impl Session {
         self.suspected.is_some() || self.draining.is_some() || is_restoring && !is_own
     }
 
+    /// Whether a message waits for as long as it takes: a cancel, while its turn may go on (V10).
+    pub fn outwaits(&self, waiter: &Waiter) -> bool {
+        match waiter {
+            Waiter::Turn(_) => true,
+            Waiter::Stop => self.attached,
+            _ => false,
+        }
+    }
+
     /// Whether our request with this id has not been posted yet.
     pub fn is_waiting(&self, own: &RequestId) -> bool {
         let is_it = |message: &Queued| matches!(&message.waiter, Waiter::Own(id) if id == own);
@@ -363,6 +372,19 @@ impl Lane {
     /// Nothing but cancels waits, if anything does.
     pub fn has_only_cancels(&self) -> bool {
         self.queue.iter().all(|message| message.waiter.is_cancel())
+    }
+
+    /// One cancel of what was answered in the agent's place is as good as many. What comes back is how many
+    /// bytes wait no longer.
+    pub fn drop_repeated_cancels(&mut self) -> usize {
+        let (mut dropped, mut follows) = (0, false);
+        self.queue.retain(|message| {
+            let is_stop = message.waiter == Waiter::Stop;
+            let is_repeat = std::mem::replace(&mut follows, is_stop) && is_stop;
+            dropped += if is_repeat { message.body.len() } else { 0 };
+            !is_repeat
+        });
+        dropped
     }
 
     /// Puts a message that was not taken back before all others, but for our own restore.

@@ -279,6 +279,9 @@ impl Core {
             clocks.for_each(|since| *since = step.now);
         }
         self.timers.put_off(step.now.plus(limits::CANCEL_GRACE), Timer::is_for_remote);
+        // What had come is read before the stream is silent, or quiet.
+        let is_silence = |timer: &Timer| matches!(timer, Timer::Silent(_) | Timer::Quiet(_));
+        self.timers.put_off(step.now.plus(limits::READING), is_silence);
     }
 
     /// What had come before the sleep is read.
@@ -439,6 +442,10 @@ impl Core {
             // It has nothing to do with a cursor (L10).
             410 if scope.is_none() && stream.cursor.is_none() => self.lose(lost_by(response), step),
             400 if speaks_of_the_connection(response) => self.lose(lost_by(response), step),
+            404 if !is_unknown_session && self.ledger.is_ending(scope) => {
+                // That is what was asked for; the answer comes.
+                stream.state = StreamState::Closed;
+            }
             404 if !is_unknown_session => {
                 stream.state = StreamState::Closed;
                 self.suspect(scope, gone(response), step);
@@ -527,13 +534,23 @@ impl Core {
                 self.losses.reset();
             }
         }
+        let generation = session.stream.generation();
         session.stale_replay |= session.draining.take().is_some();
+        self.timers.disarm(&Timer::Silent(scope.clone()));
         match end {
             End::Clean => step.log(Level::Info, format!("the stream of {} ended", name(scope))),
             End::Closed(close) => step.log(Level::Warn, close.to_string()),
             End::Broken(why) => {
                 step.log(Level::Warn, format!("the stream of {} broke: {why}", name(scope)));
             }
+        }
+        if matches!(end, End::Clean) {
+            self.release_end(scope, step);
+        }
+        let is_left = |it: &Session| it.stream.generation() == generation;
+        if !self.sessions.get(scope).is_some_and(is_left) {
+            // Its session has ended with it.
+            return;
         }
         if self.doubt(scope, end, step) {
             self.reopen_later(scope, step);

@@ -321,3 +321,47 @@ fn v2_a_restore_goes_before_what_was_not_taken() {
     let told = world.answer(3, Outcome::Unsent("away".into())) + &world.pass(1_000);
     assert!(told.contains("session/resume"), "{told}");
 }
+
+/// A restore that wants the sign-in repeated, which is under way as the last POST; 40 s have passed.
+fn signing_in() -> World {
+    let mut world = restoring_alone(RESUME);
+    world.core.signed_in =
+        Some(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"authenticate"}"#));
+    world.pass(40_000);
+    let refused = answer_to_ours(&world, r#""error":{"code":-32000,"message":"sign in"}"#);
+    assert!(world.answer(2, json(200, &refused)).contains("authenticate"));
+    world.opened(world.streams.len() - 1);
+    world
+}
+
+#[test]
+fn v4_the_restore_behind_a_sign_in_has_its_own_time() {
+    let mut world = signing_in();
+    world.pass(30_000);
+    let told = answer_ours(&mut world, 3, DONE);
+    assert!(told.contains("session/resume"), "{told}");
+    assert!(!world.pass(50_000).contains("error"));
+    assert!(!world.line(PROMPT).contains("session_lost"));
+}
+
+#[test]
+fn v4_a_sign_in_whose_answer_may_be_lost_is_repeated() {
+    let mut world = signing_in();
+    world.answer(3, response(202));
+    world.on(3, StreamEvent::Ended(End::Broken("reset".into())));
+    let newest = world.streams.iter().rposition(|stream| stream.session.is_none()).unwrap();
+    world.opened(newest);
+    assert!(world.pass(1_000).contains("session/resume"), "it is asked whether it is needed");
+}
+
+#[test]
+fn l10_the_next_connection_is_not_asked_for_before_the_remote_says() {
+    let mut world = World::with_session();
+    world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/list"}"#);
+    assert!(world.answer(2, response(410)).contains("initialize"));
+    let Outcome::Response(busy) = response(503) else { panic!() };
+    let retry_after = Some(Millis(120_000));
+    world.answer(3, Outcome::Response(Response { retry_after, ..busy }));
+    assert!(!world.pass(119_999).contains("post"));
+    assert!(world.pass(1).contains("initialize"));
+}

@@ -342,10 +342,12 @@ fn v10_a_cancel_whose_turn_was_answered_in_its_agent_s_place_goes_to_the_agent_a
     assert!(told.contains(CANCEL) && !told.contains(&later), "it comes first: {told}");
     assert!(world.answer(3, response(202)).contains(&later));
 
-    // To another connection it does not go (V5), and not after `--hold`.
+    // However long that takes, but to no other connection (V5).
     let (mut world, told) = cancelled_while_away(End::Broken("reset".into()));
     assert!(told.contains("-32800"), "{told}");
-    assert!(!opens_next(&mut world).contains(CANCEL));
+    assert!(opens_next(&mut world).contains(CANCEL));
+    let (mut world, _) = cancelled_while_away(End::Broken("reset".into()));
+    assert!(!(lost_and_replaced(&mut world) + &answer_ours(&mut world, "")).contains(CANCEL));
 }
 
 #[test]
@@ -634,4 +636,103 @@ fn l11_nothing_is_given_up_because_the_process_stood_still() {
         world.step(Event::Timer);
         assert!(world.opened(2).contains(PROMPT), "the stream was there");
     }
+}
+
+const CLOSE: &str =
+    r#"{"jsonrpc":"2.0","id":9,"method":"session/close","params":{"sessionId":"s"}}"#;
+/// The agent's answer to it.
+const IS_CLOSED: &str = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
+
+/// A session whose close was accepted.
+fn closing() -> World {
+    let mut world = World::with_session();
+    world.core.opening.offers.resume = true;
+    world.line(CLOSE);
+    world.answer(2, response(202));
+    world
+}
+
+#[test]
+fn v8_a_close_succeeds_though_its_session_s_stream_ends_around_it() {
+    let mut world = closing();
+    assert_eq!(world.says(0, IS_CLOSED), "", "what comes before it may be on its way");
+    let told = world.on(1, StreamEvent::Ended(End::Clean));
+    assert!(told.contains(IS_CLOSED) && !told.contains("open"), "{told}");
+
+    let mut world = closing();
+    world.on(1, StreamEvent::Ended(End::Clean));
+    assert_eq!(world.on(2, refused(404)), "", "that is what was asked for");
+    let told = world.says(0, IS_CLOSED) + &world.pass(2_000);
+    assert!(told.contains(IS_CLOSED) && !told.contains("resume"), "{told}");
+
+    let mut world = closing();
+    world.core.settings.strict = true;
+    world.says(0, IS_CLOSED);
+    assert!(world.on(1, broken()).contains(IS_CLOSED), "the answer is here");
+}
+
+#[test]
+fn c3_a_late_409_of_before_ends_no_restore() {
+    let mut world = World::with_session();
+    world.core.opening.offers.resume = true;
+    world.line(PROMPT);
+    world.on(1, StreamEvent::Ended(End::Clean));
+    assert!(world.on(2, conflict()).contains("\"kind\":\"conflict\""));
+    let told = world.answer(2, json(409, r#"{"error":"session_reload_required"}"#));
+    assert!(!told.contains("error"), "{told}");
+    assert!((told + &world.opened(world.streams.len() - 1)).contains("session/resume"));
+}
+
+#[test]
+fn l11_what_had_come_before_a_stop_is_read_before_heartbeats_are_missed() {
+    let mut world = World::with_session();
+    for _ in 0..5 {
+        world.pass(5_000);
+        world.on(1, StreamEvent::Comment);
+    }
+    world.now += 60_000;
+    assert_eq!(world.step(Event::Timer), "");
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(1, update), format!("line {update}\n"));
+}
+
+#[test]
+fn l11_a_stream_that_has_ended_is_not_silent() {
+    let mut world = World::with_session();
+    for _ in 0..5 {
+        world.pass(5_000);
+        world.on(1, StreamEvent::Comment);
+    }
+    assert_eq!(world.on(1, StreamEvent::Ended(End::Clean)), "open 2 s\n");
+    assert_eq!(world.pass(30_000), "", "its GET is under way");
+}
+
+#[test]
+fn v11_a_turn_of_version_2_that_is_lost_with_its_session_alone_is_told_of() {
+    let mut world = World::with_session();
+    world.core.opening.version = Some(Bytes::from_static(b"2"));
+    world.says(1, r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"state_update","state":"running"}}}"#);
+    world.on(1, StreamEvent::Ended(End::Clean));
+    assert!(world.on(2, conflict()).contains("in the middle of a turn"));
+}
+
+/// A load that waits for its own stream, and that the machine sleeps in.
+#[test]
+fn v3_a_replay_is_not_over_because_its_stream_died_in_a_sleep() {
+    let mut world = World::with_session();
+    world.core.opening.offers.load = true;
+    world.on(1, StreamEvent::Ended(End::Clean));
+    world.on(2, conflict());
+    world.opened(world.streams.len() - 1);
+    let id = world.core.own_ids;
+    world.answer(2, response(202));
+    world.step(Event::Woke);
+    let done = format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":null}}"#);
+    world.says(0, &done);
+    let told = world.pass(limits::WAKING.0);
+    assert!(told.contains("open 5 s"), "{told}");
+    world.opened(4);
+    world.opened(5);
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
+    assert_eq!(world.says(5, update), "", "the replay comes now");
 }
