@@ -22,6 +22,7 @@ use self::request::{Key, Outgoing, over_http};
 use self::stream::Told;
 use super::credentials::Credentials;
 use crate::config::{Remote, redacted};
+use crate::core::message::{self, Message};
 use crate::core::{
     Connection, Event, Generation, Open, Outcome, Post, PostId, Response, SessionId, StreamEvent,
     StreamId, limits,
@@ -156,16 +157,22 @@ impl Link {
     async fn post(&self, post: Post, named: impl Fn(Bytes)) -> Outcome {
         let Post { connection, session, renew_credential, body, .. } = post;
         let (connection, session) = (connection.as_ref(), session.as_ref());
+        let limit = self.remote.max_message_bytes;
         let answer = async {
+            let opening = connection.is_none().then(|| body.clone());
             let response = self.posted(connection, session, renew_credential, body).await?;
             if connection.is_none() && response.status().is_success() {
                 answer::head(&response).connection_id.into_iter().for_each(named);
             }
-            match answer::compression(&response) {
-                None => answer::read(response, self.remote.max_message_bytes).await,
+            match (answer::compression(&response), opening) {
+                (None, None) => answer::read(response, limit).await,
+                (None, Some(initialize)) => {
+                    let opens = |response: &Response| opens(&initialize, response);
+                    answer::read_to_show(response, limit, opens).await
+                }
                 // As one of another type (L3).
-                Some(name) if connection.is_none() => Ok(answer::compressed(&response, &name)),
-                Some(name) => {
+                (Some(name), Some(_)) => Ok(answer::compressed(&response, &name)),
+                (Some(name), None) => {
                     let reason = format!("its body is compressed as {name:?}, unasked");
                     Err(Failure::Broken(reason.into()))
                 }
@@ -200,7 +207,7 @@ impl Link {
         headers.map_err(|reason| Failure::NoCredential(reason.into()))
     }
 
-    /// Sends a request. That its credential is refused is remembered; what must not be shown of a refusal,
+    /// Sends a request. That its credential is refused is remembered; what must not be shown of the answer,
     /// or of what is said on a socket, goes with it.
     async fn send(
         &self,
@@ -211,14 +218,14 @@ impl Link {
         // The answer may replace them.
         let cookies = self.clients.cookies();
         let mut response = outgoing.send(speaker, &self.clients).await?;
-        if !response.status().is_success() {
+        if answer::may_be_shown(&response) {
             let sent = credential.iter().chain(&cookies);
             response.extensions_mut().insert(self.secrets(sent));
-            if let Some(credential) = credential
-                && response.status() == StatusCode::UNAUTHORIZED
-            {
-                self.credentials.refused(&credential);
-            }
+        }
+        if let Some(credential) = credential
+            && response.status() == StatusCode::UNAUTHORIZED
+        {
+            self.credentials.refused(&credential);
         }
         Ok(response)
     }
@@ -306,6 +313,18 @@ impl Link {
     }
 }
 
+/// Whether a response goes to the editor as it came: the answer to this `initialize`, which is an error or
+/// names a connection (L2).
+fn opens(initialize: &[u8], response: &Response) -> bool {
+    let has_connection = response.connection_id.as_ref().is_some_and(|id| !id.is_empty());
+    match (message::read(initialize), message::read(&response.body)) {
+        (Ok(Message::Request { id, .. }), Ok(Message::Answer { id: answered, is_error })) => {
+            id.key() == answered.key() && (is_error || has_connection)
+        }
+        _ => false,
+    }
+}
+
 /// What an upgrade was answered with: the socket, the name of its connection and the secrets of who
 /// asked for it, or a refusal.
 async fn upgraded(
@@ -313,7 +332,8 @@ async fn upgraded(
     key: &Key,
 ) -> Result<Result<(Upgraded, Option<Bytes>, Secrets), Response>, Failure> {
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return answer::read(response, limits::ERROR_BODY_BYTES).await.map(Err);
+        let read = answer::read_to_show(response, limits::ERROR_BODY_BYTES, |_| false);
+        return read.await.map(Err);
     }
     let head = answer::head(&response);
     if !key.is_accepted(response.headers()) {

@@ -63,6 +63,30 @@ pub(super) async fn read(response: reqwest::Response, limit: usize) -> Result<Re
     }
 }
 
+/// Whether anything of the body may be shown to people. Of most answers nothing is.
+pub(super) fn may_be_shown(response: &reqwest::Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE).map(|value| value.as_bytes());
+    let content_type = String::from_utf8_lossy(content_type.unwrap_or_default());
+    let is = |media_type| is_media_type(&content_type, media_type);
+    !response.status().is_success() || is("text/html") || is("application/json")
+}
+
+/// The same where people are shown the body of a success, too, unless it `passes` as it came (X1).
+pub(super) async fn read_to_show(
+    response: reqwest::Response,
+    limit: usize,
+    passes: impl Fn(&Response) -> bool,
+) -> Result<Response, Failure> {
+    let secrets: Secrets = response.extensions().get().cloned().unwrap_or_default();
+    let read = read(response, limit).await?;
+    if passes(&read) {
+        return Ok(read);
+    }
+    let end = read.body.len().min(limits::ERROR_BODY_BYTES);
+    let is_cut = read.truncated || end < read.body.len();
+    Ok(Response { body: without(&secrets, read.body.slice(..end), is_cut), ..read })
+}
+
 /// That a message was accepted counts even where its body, which may be the answer, is cut or does not come.
 async fn acceptance(head: Response, response: reqwest::Response, limit: usize) -> Response {
     match timeout(PATIENCE, body(response, limit)).await {

@@ -19,7 +19,7 @@ const TOGETHER: usize = 16 * 1024;
 /// Reads the answer to a GET of a stream to its end.
 pub(super) async fn read(response: Response, limit: usize, told: &Told<'_>) {
     if !is_stream(&response) {
-        let refused = match answer::read(response, limit).await {
+        let refused = match answer::read_to_show(response, limit, |_| false).await {
             Ok(response) => StreamEvent::Refused(response),
             Err(failure) => StreamEvent::Failed(failure.into()),
         };

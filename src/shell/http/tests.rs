@@ -248,7 +248,10 @@ impl Client {
     }
 
     async fn posted(&mut self, id: PostId) -> Outcome {
-        let event = self.ends.recv().await.unwrap();
+        let mut event = self.ends.recv().await.unwrap();
+        while let Event::Named(..) = event {
+            event = self.ends.recv().await.unwrap();
+        }
         assert!(self.http.is_awaited(&event));
         match event {
             Event::Posted(posted, outcome) if posted == id => outcome,
@@ -513,6 +516,47 @@ async fn l10_a_body_that_is_cut_breaks_an_answer_but_not_a_refusal() {
     let url = raw("HTTP/1.1 409 Conflict\r\ncontent-length: 9\r\n\r\n{").await;
     let refusal = response(Client::new(&[&url]).post("{}").await);
     assert_eq!((refusal.status, refusal.body.as_ref(), refusal.truncated), (409, &b"{"[..], true));
+}
+
+#[tokio::test]
+async fn x1_what_a_success_says_in_place_of_an_answer_is_shown_without_secrets() {
+    const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"you":"Bearer s3cret"}}"#;
+    let server = Server::start(Speaks::Both, |seen| {
+        let said = seen.header("authorization").unwrap();
+        let body = std::str::from_utf8(&seen.body).unwrap();
+        let json = [("content-type", "application/json"), ("acp-connection-id", "c-7")];
+        match seen.header("acp-session-id").unwrap_or_default() {
+            "json" => answer(200, &json, format!("\"{said}\"")),
+            "" if body.contains("\"named\"") => answer(200, &json, ANSWER),
+            "" if body.contains("\"nameless\"") => answer(200, &json[..1], ANSWER),
+            "" if body.contains("\"wrong\"") => answer(200, &json, format!("\"{said}\"")),
+            _ => answer(200, &[("content-type", "text/html")], format!("<p>{said}")),
+        }
+    })
+    .await;
+    let header = "Authorization: Bearer ${TOKEN}";
+    let mut client = Client::new(&[&server.url("/acp"), "--header", header]);
+    let mut shown = vec![response(client.post("{}").await)];
+    for body in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"page"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"wrong"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"nameless"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"named"}"#,
+    ] {
+        shown.push(response(client.initialize(body).await));
+    }
+    for name in ["html", "json"] {
+        client.open(name, None);
+        let StreamEvent::Refused(response) = client.event().await else { panic!("{name}") };
+        shown.push(response);
+    }
+    shown.push(client.http.link.socket(false).await.unwrap().map(drop).unwrap_err());
+    for shown in shown {
+        let body = String::from_utf8(shown.body.into()).unwrap();
+        assert!(body.contains("hidden") && !body.contains("s3cret"), "{body}");
+    }
+    let right = client.initialize(r#"{"jsonrpc":"2.0","id":1,"method":"named"}"#).await;
+    assert_eq!(response(right).body, ANSWER, "it is the editor's as it came");
 }
 
 /// The types of frames in HTTP/2.
