@@ -3,6 +3,7 @@
 mod addresses;
 mod answer;
 mod astray;
+mod body;
 mod clients;
 pub(crate) mod happy_eyeballs;
 pub(crate) mod inspection;

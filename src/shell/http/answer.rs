@@ -1,5 +1,6 @@
 //! Reads what a remote answers, as far as it decides something.
 
+use super::body::{Body, Ending};
 use super::request::{Failure, reason};
 use super::trouble::Reason;
 use crate::core::{Millis, Response, limits};
@@ -7,6 +8,7 @@ use crate::secrets::Secrets;
 use bytes::{Bytes, BytesMut};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
+use serde::de::IgnoredAny;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -154,19 +156,31 @@ enum BodyEnd {
     Broken(Reason),
 }
 
-async fn body(mut response: reqwest::Response, limit: usize) -> (Bytes, BodyEnd) {
+async fn body(response: reqwest::Response, limit: usize) -> (Bytes, BodyEnd) {
+    let mut body = Body::of(response);
     let mut all = BytesMut::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return (all.freeze(), BodyEnd::Whole),
-            Ok(Some(chunk)) if chunk.len() > limit - all.len() => {
+    while let Some(chunk) = body.next().await {
+        match chunk {
+            Ok(chunk) if chunk.len() > limit - all.len() => {
                 all.extend_from_slice(&chunk[..limit - all.len()]);
                 return (all.freeze(), BodyEnd::OverLimit);
             }
-            Ok(Some(chunk)) => all.extend_from_slice(&chunk),
+            Ok(chunk) => all.extend_from_slice(&chunk),
             Err(error) => return (all.freeze(), BodyEnd::Broken(reason(error))),
         }
     }
+    let ending = match body.ending() {
+        // Old servers mark no end. JSON shows whether more was to come.
+        Ending::Unmarked if !is_begun(&all) => Ending::Whole,
+        ending => ending,
+    };
+    (all.freeze(), ending.trouble().map_or(BodyEnd::Whole, |why| BodyEnd::Broken(why.into())))
+}
+
+/// Whether a text is the beginning of a JSON value, and not all of it.
+fn is_begun(text: &[u8]) -> bool {
+    let read = serde_json::from_slice::<IgnoredAny>(text);
+    !text.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof())
 }
 
 #[cfg(test)]

@@ -560,6 +560,7 @@ async fn x1_what_a_success_says_in_place_of_an_answer_is_shown_without_secrets()
 }
 
 /// The types of frames in HTTP/2.
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -624,6 +625,64 @@ async fn l10_what_http_2_proves_unprocessed_never_left() {
         let outcome = client.post("{}").await;
         assert_eq!(matches!(outcome, Outcome::Unsent(_)), is_unsent, "{name}: {outcome:?}");
         assert_eq!(matches!(outcome, Outcome::Broken(_)), !is_unsent, "{name}: {outcome:?}");
+    }
+}
+
+/// The head of a response over HTTP/2, some of its body, and a reset without an error.
+fn reset(stream: u32, status: u8, content_type: &str, body: &str, is_whole: bool) -> Vec<u8> {
+    let length = u8::try_from(content_type.len()).unwrap();
+    // HPACK: an indexed status, and the content type under its indexed name.
+    let head = [&[status, 0x0F, 0x10, length], content_type.as_bytes()].concat();
+    let mut head = frame(HEADERS, stream, &head);
+    head[4] = 4; // END_HEADERS
+    let mut data = frame(DATA, stream, body.as_bytes());
+    data[4] = u8::from(is_whole); // END_STREAM
+    [head, data, frame(RST_STREAM, stream, &[0; 4])].concat()
+}
+
+/// Envoy sends it where the server behind it dies.
+#[tokio::test]
+async fn r9_what_http_2_resets_without_an_error_is_cut_unless_it_had_ended() {
+    let streams: [(Meets, bool); 2] = [
+        (|stream| reset(stream, 0x88, "text/event-stream", ":\n\n", false), false),
+        (|stream| reset(stream, 0x88, "text/event-stream", ":\n\n", true), true),
+    ];
+    for (answer, is_clean) in streams {
+        let mut client = Client::new(&[&meeting(answer).await, "--http", "2"]);
+        client.open("s", None);
+        let mut last = client.events().await;
+        while let Some(StreamEvent::Opened { .. } | StreamEvent::Comment) = last.last() {
+            last = client.events().await;
+        }
+        let [StreamEvent::Ended(end)] = &last[..] else { panic!("{last:?}") };
+        assert_eq!(*end == End::Clean, is_clean, "{end:?}");
+    }
+    let answers: [(Meets, bool); 2] = [
+        (|stream| reset(stream, 0x88, "application/json", "{\"id\":1", false), false),
+        (|stream| reset(stream, 0x88, "application/json", "{\"id\":1}", true), true),
+    ];
+    for (answer, is_whole) in answers {
+        let outcome = Client::new(&[&meeting(answer).await, "--http", "2"]).post("{}").await;
+        assert_eq!(matches!(outcome, Outcome::Response(_)), is_whole, "{outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Broken(_)), !is_whole, "{outcome:?}");
+    }
+    let cut: Meets = |stream| reset(stream, 0x8D, "application/json", "{\"id\":1", false);
+    let refusal = response(Client::new(&[&meeting(cut).await, "--http", "2"]).post("{}").await);
+    assert_eq!((refusal.status, refusal.truncated), (404, true));
+}
+
+/// Old servers mark no end. What was accepted without a word stays so.
+#[tokio::test]
+async fn l10_an_answer_in_http_1_without_a_marked_end_is_whole_where_it_is_whole_json() {
+    for (answer, is_cut) in [
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"id\":1}\n", false),
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n", false),
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\nok", false),
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"id\":1", true),
+    ] {
+        let outcome = Client::new(&[&raw(answer).await, "--http", "1.1"]).post("{}").await;
+        assert_eq!(matches!(outcome, Outcome::Broken(_)), is_cut, "{answer}: {outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Response(_)), !is_cut, "{answer}: {outcome:?}");
     }
 }
 
