@@ -116,6 +116,11 @@ impl Http {
         });
     }
 
+    /// Sends nothing new over the connections that are there.
+    pub(super) fn begin_anew(&self) {
+        self.link.begin_anew();
+    }
+
     /// Whether this is awaited: the end of what was not abandoned, an event of what was not closed.
     /// What was dropped may have been on its way here already.
     pub(super) fn is_awaited(&mut self, event: &Event) -> bool {
@@ -245,6 +250,11 @@ impl Link {
         let query = self.remote.url.query().unwrap_or_default().split('&');
         query.filter_map(|pair| pair.split_once('=')).for_each(|(_, it)| secrets.add_doubtful(it));
         secrets
+    }
+
+    /// Lets what is new go over new connections (L11, E1).
+    pub(super) fn begin_anew(&self) {
+        self.clients.begin_anew();
     }
 
     /// What is answered, as far as its head.

@@ -142,6 +142,11 @@ impl WebSocket {
         let _ = self.ends.send(deleted());
     }
 
+    /// Asks for no new socket over the connections that are there.
+    pub(super) fn begin_anew(&self) {
+        self.link.begin_anew();
+    }
+
     /// Whether this is awaited: what was dropped may have been on its way here already.
     pub(super) fn is_awaited(&mut self, event: &Event) -> bool {
         match event {

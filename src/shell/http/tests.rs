@@ -132,7 +132,7 @@ impl Server {
         format!("http://{}{rest}", self.address)
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    pub(in crate::shell) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -1025,7 +1025,7 @@ async fn r2_a_closed_stream_is_gone_for_the_server_too() {
 }
 
 /// How many connections `seen` came over.
-fn connections<'a>(seen: impl Iterator<Item = &'a Seen>) -> usize {
+pub(in crate::shell) fn connections<'a>(seen: impl Iterator<Item = &'a Seen>) -> usize {
     seen.map(|seen| seen.peer).collect::<std::collections::BTreeSet<_>>().len()
 }
 
@@ -1044,6 +1044,33 @@ async fn streams_and_posts_share_no_connection_and_one_has_the_connection_s_or_6
     assert_eq!(connections(gets.iter().copied()), 3);
     assert_eq!(connections(posts.iter().copied()), 1);
     assert_eq!(connections(seen.iter()), 4);
+}
+
+#[tokio::test]
+async fn l11_what_is_new_after_a_sleep_goes_over_new_connections_and_what_is_open_goes_on() {
+    for http in ["1.1", "2"] {
+        let (server, mut streams) = streaming().await;
+        let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
+        client.opened("s").await;
+        let open = streams.recv().await.unwrap();
+        let long: &'static str = "x".repeat(20_000).leak();
+        for (body, count) in [("{}", 1), (long, 2)] {
+            client.post(body).await;
+            client.post(body).await;
+            let seen = server.seen();
+            let posts = seen.iter().filter(|seen| seen.request.starts_with("POST"));
+            assert_eq!(connections(posts), count, "HTTP/{http}");
+        }
+        client.http.begin_anew();
+        for body in ["{}", long] {
+            client.post(body).await;
+        }
+        client.opened("t").await;
+        assert_eq!(connections(server.seen().iter()), 6, "HTTP/{http}");
+        open.send(":\n\n".into()).unwrap();
+        let event = client.event().await;
+        assert!(matches!(event, StreamEvent::Comment), "{event:?}");
+    }
 }
 
 /// A server of HTTP/2 with other settings than usual, which says in full what it answers.
