@@ -271,10 +271,13 @@ impl Clients {
                 handshake.answered();
                 Ok(response)
             }
-            (Some(handshake), Err(failure)) => Err(match handshake.doubt() {
-                Some(doubt) => self.route.doubted(failure, doubt),
-                None => failure,
-            }),
+            (Some(handshake), Err(failure)) => {
+                let failure = handshake.judged(failure);
+                Err(match handshake.doubt() {
+                    Some(doubt) => self.route.doubted(failure, doubt),
+                    None => failure,
+                })
+            }
             (None, passed) => passed,
         }
     }

@@ -4,7 +4,8 @@
 
 use super::addresses::Addresses;
 use super::probe::{self, Greeted};
-use super::{BATCHES, Batch, Http};
+use super::tls::{self, Handshake};
+use super::{BATCHES, Batch, Failure, Http};
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::core::{
@@ -684,6 +685,23 @@ async fn l10_an_answer_in_http_1_without_a_marked_end_is_whole_where_it_is_whole
         assert_eq!(matches!(outcome, Outcome::Broken(_)), is_cut, "{answer}: {outcome:?}");
         assert_eq!(matches!(outcome, Outcome::Response(_)), !is_cut, "{answer}: {outcome:?}");
     }
+}
+
+/// A server may complain of our certificate on a connection over which it has answered.
+#[tokio::test]
+async fn l10_a_refusal_of_our_certificate_proves_nothing_once_the_server_has_answered() {
+    let client = Client::new(&["https://localhost/acp", "--insecure"]);
+    let handshake = Handshake::new(&client.http.link.remote.tls).unwrap();
+    let refused = tls::Trouble::RefusesCertificate("AccessDenied".to_owned());
+    let judged = |trouble: &str| {
+        let refused = if trouble.is_empty() { refused.clone().into() } else { trouble.into() };
+        matches!(handshake.judged(Failure::Broken(refused)), Failure::Unsent(_))
+    };
+    assert!(!judged(""), "it asked for none");
+    handshake.config.client_auth_cert_resolver.resolve(&[], &[]);
+    assert!(judged("") && !judged("it broke"), "it was asked for");
+    handshake.answered();
+    assert!(!judged(""), "it was taken");
 }
 
 #[tokio::test]
