@@ -2,6 +2,8 @@
 
 mod life;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use super::http::{Batch, Link};
