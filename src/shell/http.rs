@@ -200,9 +200,19 @@ impl Link {
         self.response(outgoing.of(connection, session)?).await
     }
 
-    /// What is answered to the DELETE of a connection.
+    /// What is answered to the DELETE of a connection. Where its credential is refused, one that is read again
+    /// may be taken: nobody sends it later.
     async fn deleted(&self, connection: &Connection) -> Result<Response, Failure> {
-        let headers = self.headers(false).await?;
+        let response = self.delete(connection, false).await?;
+        let is_refused = response.status == StatusCode::UNAUTHORIZED.as_u16();
+        match is_refused && self.credentials.can_change() {
+            true => self.delete(connection, true).await,
+            false => Ok(response),
+        }
+    }
+
+    async fn delete(&self, connection: &Connection, renew: bool) -> Result<Response, Failure> {
+        let headers = self.headers(renew).await?;
         let outgoing = Outgoing::delete(&self.remote.url, headers).of(Some(connection), None)?;
         answer::read(self.response(outgoing).await?, self.remote.max_message_bytes).await
     }

@@ -704,6 +704,33 @@ async fn l10_a_refusal_of_our_certificate_proves_nothing_once_the_server_has_ans
     assert!(!judged(""), "it was taken");
 }
 
+/// Nobody sends it later.
+#[tokio::test]
+async fn s7_the_delete_is_sent_once_more_with_a_token_that_was_read_again() {
+    let server = Server::start(Speaks::Both, |seen| match seen.header("authorization") {
+        Some("Bearer two") => answer(202, &[], ""),
+        _ => answer(401, &[], ""),
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    for (tokens, status, count) in [(["one", "two"], 202, 2), (["one", "one"], 401, 4)] {
+        std::fs::write(&path, tokens[0]).unwrap();
+        let url = server.url("/acp");
+        let mut client = Client::new(&[&url, "--bearer-file", path.to_str().unwrap()]);
+        client.http.link.headers(false).await.unwrap();
+        std::fs::write(&path, tokens[1]).unwrap();
+        client.http.delete(connection());
+        let Some(Event::Deleted(outcome)) = client.ends.recv().await else { panic!() };
+        assert_eq!((response(outcome).status, server.seen().len()), (status, count));
+    }
+    let header = "Authorization: Bearer one";
+    let mut client = Client::new(&[&server.url("/acp"), "--header", header]);
+    client.http.delete(connection());
+    assert!(client.ends.recv().await.is_some());
+    assert_eq!(server.seen().len(), 5, "it stays the same");
+}
+
 #[tokio::test]
 async fn l4_requests_carry_the_headers_of_the_protocol_and_of_the_person() {
     let server = Server::start(Speaks::Both, |_| answer(404, &[], "")).await;
