@@ -1,6 +1,7 @@
 //! Decides what of a text of others is a secret of the person's: a server may repeat what it was sent (X1).
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use std::ops::Range;
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "hidden";
@@ -72,23 +73,46 @@ impl Secrets {
                 from = start + HIDDEN.len();
             }
             // Of a text that was cut the start of one may be left.
-            let begins = |end: &usize| {
-                let begin = secret.get(..*end);
-                begin.is_some_and(|begin| ends_cut(&text, begin).is_some())
-            };
-            if let Some(end) = (LEAST..secret.len()).rev().find(begins)
-                && let Some(at) = ends_cut(&text, &secret[..end])
-            {
-                text.replace_range(at..at + end, HIDDEN);
+            if let Some(start) = cut_start(&text, secret) {
+                text.replace_range(start, HIDDEN);
             }
         }
         text
     }
 }
 
-/// Where `end` stands as the last that is left of a text that was cut.
-fn ends_cut(text: &str, end: &str) -> Option<usize> {
-    text.to_ascii_lowercase().find(&format!("{end}…"))
+/// Where the longest start of a secret stands as the last that is left of a text that was cut. The text may
+/// hold many cuts, and the secret be long: this is the search of Knuth, Morris and Pratt, which looks at
+/// each byte of both once.
+fn cut_start(text: &str, secret: &str) -> Option<Range<usize>> {
+    let mut cuts = text.match_indices('…').map(|(at, _)| at).peekable();
+    cuts.peek()?;
+    let secret = secret.as_bytes();
+    // How much of the secret a text ends with, once a byte follows `length` bytes of it. `shorter` has, for
+    // each length, the longest other start of the secret that its start of that length ends with.
+    let grown = |shorter: &[usize], mut length: usize, byte: u8| {
+        while length > 0 && secret[length] != byte {
+            length = shorter[length];
+        }
+        length + usize::from(secret[length] == byte)
+    };
+    let mut shorter = vec![0; 2];
+    for at in 1..secret.len() {
+        let length = grown(&shorter, shorter[at], secret[at]);
+        shorter.push(length);
+    }
+    let (mut length, mut longest) = (0, None);
+    for (at, byte) in text.bytes().enumerate() {
+        if cuts.next_if_eq(&at).is_some() && length > longest.as_ref().map_or(LEAST - 1, Range::len)
+        {
+            longest = Some(at - length..at);
+        }
+        length = grown(&shorter, length, byte.to_ascii_lowercase());
+        if length == secret.len() {
+            length = shorter[length];
+        }
+    }
+    longest
 }
 
 impl std::fmt::Debug for Secrets {
@@ -116,6 +140,38 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(secrets.hide(text.to_owned()), expected);
+        }
+    }
+
+    /// It takes hours where each start of the secret is looked for in all of the text.
+    #[test]
+    fn x1_the_start_of_a_long_secret_is_found_before_any_of_many_cuts() {
+        let secret = format!("{}b", "a".repeat(16 * 1024));
+        let mut secrets = Secrets::default();
+        secrets.add(&secret);
+        let text = format!("{}{}…", "aaa…".repeat(1_000), "A".repeat(4_000));
+        assert_eq!(secrets.hide(text), format!("{}hidden…", "aaa…".repeat(1_000)));
+        let text = "a".repeat(1_000_000);
+        assert_eq!(secrets.hide(text.clone()), text);
+    }
+
+    #[test]
+    fn x1_the_longest_start_of_a_secret_before_a_cut_is_hidden_and_the_first_of_equals() {
+        let search = |text: &str, secret: &str| {
+            let start = |end: usize| {
+                let at = text.to_ascii_lowercase().find(&format!("{}…", &secret[..end]))?;
+                Some(at..at + end)
+            };
+            (LEAST..secret.len()).rev().find_map(start)
+        };
+        // Every text of these, as the digits of a number.
+        let pieces = ["a", "B", "…", "aaab"];
+        for number in 0..4_usize.pow(7) {
+            let digits = (0..7).map(|at| pieces[number / 4_usize.pow(at) % 4]);
+            let text: String = digits.collect();
+            for secret in ["aaabaaaab", "aaaaaaa", "ababab", "baaab"] {
+                assert_eq!(cut_start(&text, secret), search(&text, secret), "{text} {secret}");
+            }
         }
     }
 

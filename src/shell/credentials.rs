@@ -73,6 +73,11 @@ impl Credentials {
         Ok(headers)
     }
 
+    /// Whether reading the token again may give another.
+    pub(super) fn can_change(&self) -> bool {
+        matches!(self.bearer, Some(Bearer::File(_) | Bearer::Command(_)))
+    }
+
     /// The remote refused a request with this `Authorization`. What was read since is another matter.
     pub(super) fn refused(&self, sent: &HeaderValue) {
         let mut last = lock(&self.last);

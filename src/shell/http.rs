@@ -3,6 +3,7 @@
 mod addresses;
 mod answer;
 mod astray;
+mod body;
 mod clients;
 pub(crate) mod happy_eyeballs;
 pub(crate) mod inspection;
@@ -22,6 +23,7 @@ use self::request::{Key, Outgoing, over_http};
 use self::stream::Told;
 use super::credentials::Credentials;
 use crate::config::{Remote, redacted};
+use crate::core::message::{self, Message};
 use crate::core::{
     Connection, Event, Generation, Open, Outcome, Post, PostId, Response, SessionId, StreamEvent,
     StreamId, limits,
@@ -114,6 +116,11 @@ impl Http {
         });
     }
 
+    /// Sends nothing new over the connections that are there.
+    pub(super) fn begin_anew(&self) {
+        self.link.begin_anew();
+    }
+
     /// Whether this is awaited: the end of what was not abandoned, an event of what was not closed.
     /// What was dropped may have been on its way here already.
     pub(super) fn is_awaited(&mut self, event: &Event) -> bool {
@@ -156,16 +163,22 @@ impl Link {
     async fn post(&self, post: Post, named: impl Fn(Bytes)) -> Outcome {
         let Post { connection, session, renew_credential, body, .. } = post;
         let (connection, session) = (connection.as_ref(), session.as_ref());
+        let limit = self.remote.max_message_bytes;
         let answer = async {
+            let opening = connection.is_none().then(|| body.clone());
             let response = self.posted(connection, session, renew_credential, body).await?;
             if connection.is_none() && response.status().is_success() {
                 answer::head(&response).connection_id.into_iter().for_each(named);
             }
-            match answer::compression(&response) {
-                None => answer::read(response, self.remote.max_message_bytes).await,
+            match (answer::compression(&response), opening) {
+                (None, None) => answer::read(response, limit).await,
+                (None, Some(initialize)) => {
+                    let opens = |response: &Response| opens(&initialize, response);
+                    answer::read_to_show(response, limit, opens).await
+                }
                 // As one of another type (L3).
-                Some(name) if connection.is_none() => Ok(answer::compressed(&response, &name)),
-                Some(name) => {
+                (Some(name), Some(_)) => Ok(answer::compressed(&response, &name)),
+                (Some(name), None) => {
                     let reason = format!("its body is compressed as {name:?}, unasked");
                     Err(Failure::Broken(reason.into()))
                 }
@@ -187,9 +200,19 @@ impl Link {
         self.response(outgoing.of(connection, session)?).await
     }
 
-    /// What is answered to the DELETE of a connection.
+    /// What is answered to the DELETE of a connection. Where its credential is refused, one that is read again
+    /// may be taken: nobody sends it later.
     async fn deleted(&self, connection: &Connection) -> Result<Response, Failure> {
-        let headers = self.headers(false).await?;
+        let response = self.delete(connection, false).await?;
+        let is_refused = response.status == StatusCode::UNAUTHORIZED.as_u16();
+        match is_refused && self.credentials.can_change() {
+            true => self.delete(connection, true).await,
+            false => Ok(response),
+        }
+    }
+
+    async fn delete(&self, connection: &Connection, renew: bool) -> Result<Response, Failure> {
+        let headers = self.headers(renew).await?;
         let outgoing = Outgoing::delete(&self.remote.url, headers).of(Some(connection), None)?;
         answer::read(self.response(outgoing).await?, self.remote.max_message_bytes).await
     }
@@ -200,7 +223,7 @@ impl Link {
         headers.map_err(|reason| Failure::NoCredential(reason.into()))
     }
 
-    /// Sends a request. That its credential is refused is remembered; what must not be shown of a refusal,
+    /// Sends a request. That its credential is refused is remembered; what must not be shown of the answer,
     /// or of what is said on a socket, goes with it.
     async fn send(
         &self,
@@ -211,14 +234,14 @@ impl Link {
         // The answer may replace them.
         let cookies = self.clients.cookies();
         let mut response = outgoing.send(speaker, &self.clients).await?;
-        if !response.status().is_success() {
+        if answer::may_be_shown(&response) {
             let sent = credential.iter().chain(&cookies);
             response.extensions_mut().insert(self.secrets(sent));
-            if let Some(credential) = credential
-                && response.status() == StatusCode::UNAUTHORIZED
-            {
-                self.credentials.refused(&credential);
-            }
+        }
+        if let Some(credential) = credential
+            && response.status() == StatusCode::UNAUTHORIZED
+        {
+            self.credentials.refused(&credential);
         }
         Ok(response)
     }
@@ -237,6 +260,11 @@ impl Link {
         let query = self.remote.url.query().unwrap_or_default().split('&');
         query.filter_map(|pair| pair.split_once('=')).for_each(|(_, it)| secrets.add_doubtful(it));
         secrets
+    }
+
+    /// Lets what is new go over new connections (L11, E1).
+    pub(super) fn begin_anew(&self) {
+        self.clients.begin_anew();
     }
 
     /// What is answered, as far as its head.
@@ -306,6 +334,18 @@ impl Link {
     }
 }
 
+/// Whether a response goes to the editor as it came: the answer to this `initialize`, which is an error or
+/// names a connection (L2).
+fn opens(initialize: &[u8], response: &Response) -> bool {
+    let has_connection = response.connection_id.as_ref().is_some_and(|id| !id.is_empty());
+    match (message::read(initialize), message::read(&response.body)) {
+        (Ok(Message::Request { id, .. }), Ok(Message::Answer { id: answered, is_error })) => {
+            id.key() == answered.key() && (is_error || has_connection)
+        }
+        _ => false,
+    }
+}
+
 /// What an upgrade was answered with: the socket, the name of its connection and the secrets of who
 /// asked for it, or a refusal.
 async fn upgraded(
@@ -313,7 +353,8 @@ async fn upgraded(
     key: &Key,
 ) -> Result<Result<(Upgraded, Option<Bytes>, Secrets), Response>, Failure> {
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return answer::read(response, limits::ERROR_BODY_BYTES).await.map(Err);
+        let read = answer::read_to_show(response, limits::ERROR_BODY_BYTES, |_| false);
+        return read.await.map(Err);
     }
     let head = answer::head(&response);
     if !key.is_accepted(response.headers()) {

@@ -33,7 +33,7 @@ use self::token::Token;
 use self::transport::Transport;
 use self::watch::{Seen, Watch};
 use crate::config::{Config, Loopback};
-use crate::core::roster::Ticket;
+use crate::core::roster::{Inquiry, Ticket};
 use crate::core::{Core, Effect, Event, Level, Millis, limits};
 use crate::wire::lines::Line;
 use bytes::Bytes;
@@ -307,6 +307,12 @@ impl Shell {
         let is_awaited = self.remote.as_mut().is_none_or(|remote| remote.is_awaited(&event));
         if self.is_over || !is_awaited {
             return;
+        }
+        // What is opened again for these would wait in vain on a connection that is dead.
+        if let Event::Woke | Event::Inquiry(_, Inquiry::Reconnect) = &event
+            && let Some(remote) = &self.remote
+        {
+            remote.begin_anew();
         }
         let mut effects = mem::take(&mut self.effects);
         let now = self.now();

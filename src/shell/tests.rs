@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::http::tests::{Answer, Server, Speaks, answer};
+use super::http::tests::{Answer, Server, Speaks, answer, connections};
 use super::stdio::Output;
 use super::*;
 use crate::cli::{Cli, Command};
@@ -140,6 +140,41 @@ async fn p6_an_editor_that_does_not_read_stops_the_remote_and_loses_nothing() {
             count += 1;
         }
         assert_eq!(count, FLOOD, "HTTP/{http}");
+    }
+}
+
+#[tokio::test]
+async fn l11_e1_after_a_sleep_and_where_a_person_asks_nothing_goes_over_an_old_connection() {
+    for event in [Event::Woke, Event::Inquiry(Ticket(1), Inquiry::Reconnect)] {
+        let server = Server::start(Speaks::Both, |seen| {
+            if seen.request.starts_with("GET") {
+                return answer(204, &[], "");
+            }
+            let headers = [("content-type", "application/json"), ("acp-connection-id", "c")];
+            answer(200, &headers, r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}"#)
+        })
+        .await;
+        let mut shell = Shell::new(config(&server.url("/acp"), "2"), Output::new(io::sink()));
+        let posts = || {
+            let seen = server.seen().into_iter();
+            seen.filter(|seen| seen.request.starts_with("POST")).collect::<Vec<_>>()
+        };
+        let first = r#"{"jsonrpc":"2.0","id":2,"method":"_first"}"#;
+        let second = r#"{"jsonrpc":"2.0","id":3,"method":"_second"}"#;
+        for (number, line) in [INITIALIZE, first, second].into_iter().enumerate() {
+            if number == 2 {
+                shell.step(event.clone());
+            }
+            shell.step(Event::Line(line.into()));
+            while posts().len() <= number {
+                tokio::select! {
+                    Some(event) = shell.ends.recv() => shell.ended(event),
+                    Some(batch) = shell.batches.recv() => shell.take(batch),
+                    () = due(shell.start, shell.core.deadline()) => shell.step(Event::Timer),
+                }
+            }
+            assert_eq!(connections(posts().iter()), 1 + number / 2, "{event:?}");
+        }
     }
 }
 

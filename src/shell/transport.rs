@@ -47,6 +47,14 @@ impl Transport {
         }
     }
 
+    /// Sends nothing new over the connections that are there.
+    pub(super) fn begin_anew(&self) {
+        match self {
+            Self::Http(http) => http.begin_anew(),
+            Self::WebSocket(socket) => socket.begin_anew(),
+        }
+    }
+
     /// Whether this is awaited: what was dropped may have been on its way here already.
     pub(super) fn is_awaited(&mut self, event: &Event) -> bool {
         match self {

@@ -2,6 +2,8 @@
 
 mod life;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use super::http::{Batch, Link};
@@ -140,6 +142,11 @@ impl WebSocket {
         }
         self.socket = None;
         let _ = self.ends.send(deleted());
+    }
+
+    /// Asks for no new socket over the connections that are there.
+    pub(super) fn begin_anew(&self) {
+        self.link.begin_anew();
     }
 
     /// Whether this is awaited: what was dropped may have been on its way here already.

@@ -1,5 +1,6 @@
 //! Reads what a remote answers, as far as it decides something.
 
+use super::body::{Body, Ending};
 use super::request::{Failure, reason};
 use super::trouble::Reason;
 use crate::core::{Millis, Response, limits};
@@ -7,6 +8,7 @@ use crate::secrets::Secrets;
 use bytes::{Bytes, BytesMut};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
+use serde::de::IgnoredAny;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -61,6 +63,30 @@ pub(super) async fn read(response: reqwest::Response, limit: usize) -> Result<Re
         BodyEnd::Broken(reason) => Err(Failure::Broken(reason)),
         end => Ok(Response { body, truncated: matches!(end, BodyEnd::OverLimit), ..head }),
     }
+}
+
+/// Whether anything of the body may be shown to people. Of most answers nothing is.
+pub(super) fn may_be_shown(response: &reqwest::Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE).map(|value| value.as_bytes());
+    let content_type = String::from_utf8_lossy(content_type.unwrap_or_default());
+    let is = |media_type| is_media_type(&content_type, media_type);
+    !response.status().is_success() || is("text/html") || is("application/json")
+}
+
+/// The same where people are shown the body of a success, too, unless it `passes` as it came (X1).
+pub(super) async fn read_to_show(
+    response: reqwest::Response,
+    limit: usize,
+    passes: impl Fn(&Response) -> bool,
+) -> Result<Response, Failure> {
+    let secrets: Secrets = response.extensions().get().cloned().unwrap_or_default();
+    let read = read(response, limit).await?;
+    if passes(&read) {
+        return Ok(read);
+    }
+    let end = read.body.len().min(limits::ERROR_BODY_BYTES);
+    let is_cut = read.truncated || end < read.body.len();
+    Ok(Response { body: without(&secrets, read.body.slice(..end), is_cut), ..read })
 }
 
 /// That a message was accepted counts even where its body, which may be the answer, is cut or does not come.
@@ -130,19 +156,31 @@ enum BodyEnd {
     Broken(Reason),
 }
 
-async fn body(mut response: reqwest::Response, limit: usize) -> (Bytes, BodyEnd) {
+async fn body(response: reqwest::Response, limit: usize) -> (Bytes, BodyEnd) {
+    let mut body = Body::of(response);
     let mut all = BytesMut::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return (all.freeze(), BodyEnd::Whole),
-            Ok(Some(chunk)) if chunk.len() > limit - all.len() => {
+    while let Some(chunk) = body.next().await {
+        match chunk {
+            Ok(chunk) if chunk.len() > limit - all.len() => {
                 all.extend_from_slice(&chunk[..limit - all.len()]);
                 return (all.freeze(), BodyEnd::OverLimit);
             }
-            Ok(Some(chunk)) => all.extend_from_slice(&chunk),
+            Ok(chunk) => all.extend_from_slice(&chunk),
             Err(error) => return (all.freeze(), BodyEnd::Broken(reason(error))),
         }
     }
+    let ending = match body.ending() {
+        // Old servers mark no end. JSON shows whether more was to come.
+        Ending::Unmarked if !is_begun(&all) => Ending::Whole,
+        ending => ending,
+    };
+    (all.freeze(), ending.trouble().map_or(BodyEnd::Whole, |why| BodyEnd::Broken(why.into())))
+}
+
+/// Whether a text is the beginning of a JSON value, and not all of it.
+fn is_begun(text: &[u8]) -> bool {
+    let read = serde_json::from_slice::<IgnoredAny>(text);
+    !text.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof())
 }
 
 #[cfg(test)]

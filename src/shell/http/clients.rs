@@ -201,6 +201,16 @@ impl Clients {
         }
     }
 
+    /// What is new goes over new connections from here on: those that are there may be dead without anybody's
+    /// knowing. What is under way keeps its own.
+    pub(super) fn begin_anew(&self) {
+        *lock(&self.posts) = None;
+        *lock(&self.sockets) = None;
+        for speakers in [&self.long_posts, &self.connection_streams, &self.session_streams] {
+            lock(speakers).clear();
+        }
+    }
+
     fn with_room(
         &self,
         speakers: &Mutex<Vec<Speaker>>,
@@ -261,10 +271,13 @@ impl Clients {
                 handshake.answered();
                 Ok(response)
             }
-            (Some(handshake), Err(failure)) => Err(match handshake.doubt() {
-                Some(doubt) => self.route.doubted(failure, doubt),
-                None => failure,
-            }),
+            (Some(handshake), Err(failure)) => {
+                let failure = handshake.judged(failure);
+                Err(match handshake.doubt() {
+                    Some(doubt) => self.route.doubted(failure, doubt),
+                    None => failure,
+                })
+            }
             (None, passed) => passed,
         }
     }

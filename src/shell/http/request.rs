@@ -263,8 +263,7 @@ impl From<reqwest::Error> for Failure {
         let is_unsent = error.is_connect()
             || error.is_builder()
             || is_canceled(&error)
-            || is_unprocessed(&error)
-            || tls::Trouble::of(&error).is_some_and(|trouble| trouble.is_refusal());
+            || is_unprocessed(&error);
         let reason = reason(error);
         if is_unsent { Self::Unsent(reason) } else { Self::Broken(reason) }
     }

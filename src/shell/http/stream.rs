@@ -2,12 +2,13 @@
 
 use super::Batch;
 use super::answer;
+use super::body::Body;
 use super::request::reason;
 use crate::core::{End, Millis, StreamEvent, StreamId};
 use crate::wire::sse::{Decoder, Item};
-use futures_util::{FutureExt, StreamExt};
-use reqwest::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
-use reqwest::{Response, StatusCode, Version};
+use futures_util::FutureExt;
+use reqwest::header::HeaderMap;
+use reqwest::{Response, StatusCode};
 use tokio::sync::mpsc;
 
 /// The end of the name of the header that tells a server's numbering of events (R5).
@@ -19,7 +20,7 @@ const TOGETHER: usize = 16 * 1024;
 /// Reads the answer to a GET of a stream to its end.
 pub(super) async fn read(response: Response, limit: usize, told: &Told<'_>) {
     if !is_stream(&response) {
-        let refused = match answer::read(response, limit).await {
+        let refused = match answer::read_to_show(response, limit, |_| false).await {
             Ok(response) => StreamEvent::Refused(response),
             Err(failure) => StreamEvent::Failed(failure.into()),
         };
@@ -55,8 +56,7 @@ impl Told<'_> {
 }
 
 async fn read_events(response: Response, mut decoder: Decoder, told: &Told<'_>) -> End {
-    let is_end_marked = is_end_marked(&response);
-    let mut body = response.bytes_stream();
+    let mut body = Body::of(response);
     let mut items = Vec::new();
     loop {
         let mut next = Some(body.next().await);
@@ -77,8 +77,10 @@ async fn read_events(response: Response, mut decoder: Decoder, told: &Told<'_>) 
             // More is still to come.
             None => {}
             Some(Some(Err(error))) => return End::Broken(reason(error).to_string()),
-            Some(_) if is_end_marked => return End::Clean,
-            Some(_) => return End::Broken("the connection closed, which may be a cut".to_owned()),
+            Some(_) => {
+                let trouble = body.ending().trouble();
+                return trouble.map_or(End::Clean, |why| End::Broken(why.to_owned()));
+            }
         }
     }
 }
@@ -98,15 +100,6 @@ pub(super) fn is_stream(response: &Response) -> bool {
     let content_type = response.headers().get(reqwest::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     response.status() == StatusCode::OK && answer::is_media_type(content_type, "text/event-stream")
-}
-
-/// Whether the end of the body is told from a cut. In HTTP/1 a body without length and encoding just
-/// ends with its connection, and so it does when the server dies.
-fn is_end_marked(response: &Response) -> bool {
-    let headers = response.headers();
-    response.version() >= Version::HTTP_2
-        || headers.contains_key(TRANSFER_ENCODING)
-        || headers.contains_key(CONTENT_LENGTH)
 }
 
 fn event_epoch(headers: &HeaderMap) -> Option<bytes::Bytes> {

@@ -4,7 +4,8 @@
 
 use super::addresses::Addresses;
 use super::probe::{self, Greeted};
-use super::{BATCHES, Batch, Http};
+use super::tls::{self, Handshake};
+use super::{BATCHES, Batch, Failure, Http};
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::core::{
@@ -132,7 +133,7 @@ impl Server {
         format!("http://{}{rest}", self.address)
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    pub(in crate::shell) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -248,7 +249,10 @@ impl Client {
     }
 
     async fn posted(&mut self, id: PostId) -> Outcome {
-        let event = self.ends.recv().await.unwrap();
+        let mut event = self.ends.recv().await.unwrap();
+        while let Event::Named(..) = event {
+            event = self.ends.recv().await.unwrap();
+        }
         assert!(self.http.is_awaited(&event));
         match event {
             Event::Posted(posted, outcome) if posted == id => outcome,
@@ -515,7 +519,49 @@ async fn l10_a_body_that_is_cut_breaks_an_answer_but_not_a_refusal() {
     assert_eq!((refusal.status, refusal.body.as_ref(), refusal.truncated), (409, &b"{"[..], true));
 }
 
+#[tokio::test]
+async fn x1_what_a_success_says_in_place_of_an_answer_is_shown_without_secrets() {
+    const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"you":"Bearer s3cret"}}"#;
+    let server = Server::start(Speaks::Both, |seen| {
+        let said = seen.header("authorization").unwrap();
+        let body = std::str::from_utf8(&seen.body).unwrap();
+        let json = [("content-type", "application/json"), ("acp-connection-id", "c-7")];
+        match seen.header("acp-session-id").unwrap_or_default() {
+            "json" => answer(200, &json, format!("\"{said}\"")),
+            "" if body.contains("\"named\"") => answer(200, &json, ANSWER),
+            "" if body.contains("\"nameless\"") => answer(200, &json[..1], ANSWER),
+            "" if body.contains("\"wrong\"") => answer(200, &json, format!("\"{said}\"")),
+            _ => answer(200, &[("content-type", "text/html")], format!("<p>{said}")),
+        }
+    })
+    .await;
+    let header = "Authorization: Bearer ${TOKEN}";
+    let mut client = Client::new(&[&server.url("/acp"), "--header", header]);
+    let mut shown = vec![response(client.post("{}").await)];
+    for body in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"page"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"wrong"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"nameless"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"named"}"#,
+    ] {
+        shown.push(response(client.initialize(body).await));
+    }
+    for name in ["html", "json"] {
+        client.open(name, None);
+        let StreamEvent::Refused(response) = client.event().await else { panic!("{name}") };
+        shown.push(response);
+    }
+    shown.push(client.http.link.socket(false).await.unwrap().map(drop).unwrap_err());
+    for shown in shown {
+        let body = String::from_utf8(shown.body.into()).unwrap();
+        assert!(body.contains("hidden") && !body.contains("s3cret"), "{body}");
+    }
+    let right = client.initialize(r#"{"jsonrpc":"2.0","id":1,"method":"named"}"#).await;
+    assert_eq!(response(right).body, ANSWER, "it is the editor's as it came");
+}
+
 /// The types of frames in HTTP/2.
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -581,6 +627,108 @@ async fn l10_what_http_2_proves_unprocessed_never_left() {
         assert_eq!(matches!(outcome, Outcome::Unsent(_)), is_unsent, "{name}: {outcome:?}");
         assert_eq!(matches!(outcome, Outcome::Broken(_)), !is_unsent, "{name}: {outcome:?}");
     }
+}
+
+/// The head of a response over HTTP/2, some of its body, and a reset without an error.
+fn reset(stream: u32, status: u8, content_type: &str, body: &str, is_whole: bool) -> Vec<u8> {
+    let length = u8::try_from(content_type.len()).unwrap();
+    // HPACK: an indexed status, and the content type under its indexed name.
+    let head = [&[status, 0x0F, 0x10, length], content_type.as_bytes()].concat();
+    let mut head = frame(HEADERS, stream, &head);
+    head[4] = 4; // END_HEADERS
+    let mut data = frame(DATA, stream, body.as_bytes());
+    data[4] = u8::from(is_whole); // END_STREAM
+    [head, data, frame(RST_STREAM, stream, &[0; 4])].concat()
+}
+
+/// Envoy sends it where the server behind it dies.
+#[tokio::test]
+async fn r9_what_http_2_resets_without_an_error_is_cut_unless_it_had_ended() {
+    let streams: [(Meets, bool); 2] = [
+        (|stream| reset(stream, 0x88, "text/event-stream", ":\n\n", false), false),
+        (|stream| reset(stream, 0x88, "text/event-stream", ":\n\n", true), true),
+    ];
+    for (answer, is_clean) in streams {
+        let mut client = Client::new(&[&meeting(answer).await, "--http", "2"]);
+        client.open("s", None);
+        let mut last = client.events().await;
+        while let Some(StreamEvent::Opened { .. } | StreamEvent::Comment) = last.last() {
+            last = client.events().await;
+        }
+        let [StreamEvent::Ended(end)] = &last[..] else { panic!("{last:?}") };
+        assert_eq!(*end == End::Clean, is_clean, "{end:?}");
+    }
+    let answers: [(Meets, bool); 2] = [
+        (|stream| reset(stream, 0x88, "application/json", "{\"id\":1", false), false),
+        (|stream| reset(stream, 0x88, "application/json", "{\"id\":1}", true), true),
+    ];
+    for (answer, is_whole) in answers {
+        let outcome = Client::new(&[&meeting(answer).await, "--http", "2"]).post("{}").await;
+        assert_eq!(matches!(outcome, Outcome::Response(_)), is_whole, "{outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Broken(_)), !is_whole, "{outcome:?}");
+    }
+    let cut: Meets = |stream| reset(stream, 0x8D, "application/json", "{\"id\":1", false);
+    let refusal = response(Client::new(&[&meeting(cut).await, "--http", "2"]).post("{}").await);
+    assert_eq!((refusal.status, refusal.truncated), (404, true));
+}
+
+/// Old servers mark no end. What was accepted without a word stays so.
+#[tokio::test]
+async fn l10_an_answer_in_http_1_without_a_marked_end_is_whole_where_it_is_whole_json() {
+    for (answer, is_cut) in [
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"id\":1}\n", false),
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n", false),
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\nok", false),
+        ("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"id\":1", true),
+    ] {
+        let outcome = Client::new(&[&raw(answer).await, "--http", "1.1"]).post("{}").await;
+        assert_eq!(matches!(outcome, Outcome::Broken(_)), is_cut, "{answer}: {outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Response(_)), !is_cut, "{answer}: {outcome:?}");
+    }
+}
+
+/// A server may complain of our certificate on a connection over which it has answered.
+#[tokio::test]
+async fn l10_a_refusal_of_our_certificate_proves_nothing_once_the_server_has_answered() {
+    let client = Client::new(&["https://localhost/acp", "--insecure"]);
+    let handshake = Handshake::new(&client.http.link.remote.tls).unwrap();
+    let refused = tls::Trouble::RefusesCertificate("AccessDenied".to_owned());
+    let judged = |trouble: &str| {
+        let refused = if trouble.is_empty() { refused.clone().into() } else { trouble.into() };
+        matches!(handshake.judged(Failure::Broken(refused)), Failure::Unsent(_))
+    };
+    assert!(!judged(""), "it asked for none");
+    handshake.config.client_auth_cert_resolver.resolve(&[], &[]);
+    assert!(judged("") && !judged("it broke"), "it was asked for");
+    handshake.answered();
+    assert!(!judged(""), "it was taken");
+}
+
+/// Nobody sends it later.
+#[tokio::test]
+async fn s7_the_delete_is_sent_once_more_with_a_token_that_was_read_again() {
+    let server = Server::start(Speaks::Both, |seen| match seen.header("authorization") {
+        Some("Bearer two") => answer(202, &[], ""),
+        _ => answer(401, &[], ""),
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    for (tokens, status, count) in [(["one", "two"], 202, 2), (["one", "one"], 401, 4)] {
+        std::fs::write(&path, tokens[0]).unwrap();
+        let url = server.url("/acp");
+        let mut client = Client::new(&[&url, "--bearer-file", path.to_str().unwrap()]);
+        client.http.link.headers(false).await.unwrap();
+        std::fs::write(&path, tokens[1]).unwrap();
+        client.http.delete(connection());
+        let Some(Event::Deleted(outcome)) = client.ends.recv().await else { panic!() };
+        assert_eq!((response(outcome).status, server.seen().len()), (status, count));
+    }
+    let header = "Authorization: Bearer one";
+    let mut client = Client::new(&[&server.url("/acp"), "--header", header]);
+    client.http.delete(connection());
+    assert!(client.ends.recv().await.is_some());
+    assert_eq!(server.seen().len(), 5, "it stays the same");
 }
 
 #[tokio::test]
@@ -922,7 +1070,7 @@ async fn r2_a_closed_stream_is_gone_for_the_server_too() {
 }
 
 /// How many connections `seen` came over.
-fn connections<'a>(seen: impl Iterator<Item = &'a Seen>) -> usize {
+pub(in crate::shell) fn connections<'a>(seen: impl Iterator<Item = &'a Seen>) -> usize {
     seen.map(|seen| seen.peer).collect::<std::collections::BTreeSet<_>>().len()
 }
 
@@ -941,6 +1089,33 @@ async fn streams_and_posts_share_no_connection_and_one_has_the_connection_s_or_6
     assert_eq!(connections(gets.iter().copied()), 3);
     assert_eq!(connections(posts.iter().copied()), 1);
     assert_eq!(connections(seen.iter()), 4);
+}
+
+#[tokio::test]
+async fn l11_what_is_new_after_a_sleep_goes_over_new_connections_and_what_is_open_goes_on() {
+    for http in ["1.1", "2"] {
+        let (server, mut streams) = streaming().await;
+        let mut client = Client::new(&[&server.url("/acp"), "--http", http]);
+        client.opened("s").await;
+        let open = streams.recv().await.unwrap();
+        let long: &'static str = "x".repeat(20_000).leak();
+        for (body, count) in [("{}", 1), (long, 2)] {
+            client.post(body).await;
+            client.post(body).await;
+            let seen = server.seen();
+            let posts = seen.iter().filter(|seen| seen.request.starts_with("POST"));
+            assert_eq!(connections(posts), count, "HTTP/{http}");
+        }
+        client.http.begin_anew();
+        for body in ["{}", long] {
+            client.post(body).await;
+        }
+        client.opened("t").await;
+        assert_eq!(connections(server.seen().iter()), 6, "HTTP/{http}");
+        open.send(":\n\n".into()).unwrap();
+        let event = client.event().await;
+        assert!(matches!(event, StreamEvent::Comment), "{event:?}");
+    }
 }
 
 /// A server of HTTP/2 with other settings than usual, which says in full what it answers.

@@ -1,6 +1,7 @@
 //! Decides which servers are believed and who we are to them, and tells what was wrong with TLS.
 
-use super::trouble::Reason;
+use super::request::Failure;
+use super::trouble::{self, Reason};
 use crate::config::tls::{Identity, Tls, Unchecked, plain};
 use crate::lock::lock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -71,6 +72,18 @@ impl Handshake {
     /// The remote answered: it takes us for who we are.
     pub(super) fn answered(&self) {
         self.identity.is_asked_for.store(false, Ordering::Relaxed);
+    }
+
+    /// The same failure, or that nothing was read of what we sent: the server refused who we are, which in
+    /// TLS 1.3 it tells when we have begun to talk. Once it has answered, a refusal proves nothing any more.
+    pub(super) fn judged(&self, failure: Failure) -> Failure {
+        let is_asked_for = self.identity.is_asked_for.load(Ordering::Relaxed);
+        match failure {
+            Failure::Broken(reason) if is_asked_for && is_refusal(&reason) => {
+                Failure::Unsent(reason)
+            }
+            other => other,
+        }
     }
 
     /// What to say of us where the remote breaks off, if it wanted to know and has not answered since.
@@ -260,12 +273,14 @@ impl Trouble {
             _ => None,
         }
     }
+}
 
-    /// Whether the server refused who we are, which in TLS 1.3 it tells when we have begun to talk. It
-    /// read nothing of that.
-    pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::WantsCertificate | Self::RefusesCertificate(_))
-    }
+/// Whether the server refused who we are.
+fn is_refusal(reason: &Reason) -> bool {
+    matches!(
+        reason.trouble(),
+        Some(trouble::Trouble::Tls(Trouble::WantsCertificate | Trouble::RefusesCertificate(_)))
+    )
 }
 
 /// What a server means by an alert.

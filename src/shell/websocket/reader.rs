@@ -35,6 +35,8 @@ pub(super) struct Reader {
     controls: Arc<Controls>,
     /// What was read and not taken.
     items: Vec<Item>,
+    /// The socket ended behind that.
+    ended: Option<Ended>,
     /// What is not shown of the words with which the server closes (X1).
     secrets: Secrets,
 }
@@ -48,27 +50,27 @@ impl Reader {
         secrets: Secrets,
     ) -> Self {
         let (block, decoder, items) = (BytesMut::new(), Decoder::new(limit), Vec::new());
-        Self { socket, block, limit, decoder, controls, items, secrets }
+        Self { socket, block, limit, decoder, controls, items, ended: None, secrets }
     }
 
     /// Tells what the server sends until the socket ends.
     pub(super) async fn run(mut self, stream: &StreamId, batches: &mpsc::Sender<Batch>) -> Ended {
-        let (mut end, mut was_read) = (None, false);
+        let mut was_read = false;
         loop {
             let (mut events, closed) = self.events();
             if let Some(end) = closed {
                 tell(stream, events, batches).await;
                 return (end, Some(Close::NORMAL));
             }
-            if let Some(end) = end {
+            if let Some(ended) = self.ended {
                 tell(stream, events, batches).await;
-                return end;
+                return ended;
             }
             if events.is_empty() && was_read {
                 events.push(StreamEvent::Progress);
             }
             tell(stream, events, batches).await;
-            end = self.read().await.err();
+            self.ended = self.read().await.err();
             was_read = true;
         }
     }
@@ -113,7 +115,8 @@ impl Reader {
         (events, None)
     }
 
-    /// The first answer, and whether it is too long. What comes before it stays to be taken.
+    /// The first answer, and whether it is too long. What comes before it stays to be taken, and so does what
+    /// was read behind it.
     pub(super) async fn answer(&mut self, writer: &mut Writer) -> Result<(Bytes, bool), Outcome> {
         let (mut before, mut bytes) = (Vec::new(), 0);
         loop {
@@ -144,7 +147,13 @@ impl Reader {
                 let reason = "the remote agent sends messages, but no answer to initialize";
                 return Err(Outcome::Broken(reason.to_owned()));
             }
-            self.read().await.map_err(|(end, _)| lost(end))?;
+            if let Some((end, code)) = self.ended.take() {
+                if let Some(code) = code {
+                    writer.close(code).await;
+                }
+                return Err(lost(end));
+            }
+            self.ended = self.read().await.err();
         }
     }
 }
