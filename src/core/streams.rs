@@ -371,7 +371,12 @@ impl Core {
         if matches!(status, 200..=299 | 409) {
             self.opening_answered(scope, step);
         }
+        let is_ending = self.ledger.is_ending(scope);
         let Some(session) = self.sessions.get_mut(scope) else { return };
+        if status == 404 && is_ending {
+            // That is what was asked for (V8).
+            session.detach();
+        }
         let stream = &mut session.stream;
         let may_be_unknown = status == 403 || status == 404 && !stream.was_attached;
         // A cancel before it may wait for ever.
@@ -442,10 +447,6 @@ impl Core {
             // It has nothing to do with a cursor (L10).
             410 if scope.is_none() && stream.cursor.is_none() => self.lose(lost_by(response), step),
             400 if speaks_of_the_connection(response) => self.lose(lost_by(response), step),
-            404 if !is_unknown_session && self.ledger.is_ending(scope) => {
-                // That is what was asked for; the answer comes.
-                stream.state = StreamState::Closed;
-            }
             404 if !is_unknown_session => {
                 stream.state = StreamState::Closed;
                 self.suspect(scope, gone(response), step);
