@@ -254,7 +254,6 @@ impl Core {
         self.fail_queued(scope, &failure, step, |session, message| {
             !session.outwaits(&message.waiter) && message.since.max(since).plus(hold) <= now
         });
-        self.forget_pointless(scope, step);
         self.retire_if_idle(scope, step);
         self.pump(scope, step);
     }

@@ -286,9 +286,7 @@ impl Core {
                 self.close_stream(&scope, step);
                 self.forget_turn(&scope, step);
                 self.fail_sent_of(&scope, &lost(&scope), step);
-                if self.sessions.get(&scope).is_some_and(|session| session.attached) {
-                    self.begin_restore(&scope, lost(&scope), step);
-                }
+                self.begin_restore(&scope, lost(&scope), step);
             } else {
                 self.fail_refused(&scope, &failure, step);
             }

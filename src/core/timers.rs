@@ -51,10 +51,10 @@ impl Timer {
     /// read nobody knows (L11).
     pub fn is_for_streams(&self) -> bool {
         use Timer::{Confirm, Hold, Orphan, Probe, Question, Restore, Unopened};
-        match self {
-            Unopened(_) | Hold(_) | Orphan(_) | Confirm(_) | Restore(_) | Question(_) => true,
-            timer => *timer == Probe,
-        }
+        matches!(
+            self,
+            Unopened(_) | Hold(_) | Orphan(_) | Confirm(_) | Restore(_) | Question(_) | Probe
+        )
     }
 
     /// The same for what comes of the remote at all.
