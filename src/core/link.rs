@@ -14,7 +14,7 @@ use super::shutdown::Leaving;
 use super::socket::Transport;
 use super::timers::Timer;
 use super::{
-    Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId, limits,
+    Connection, Core, Effect, Epoch, Level, Outcome, Post, PostId, Response, Step, StreamId,
 };
 
 /// Where the link to the remote stands.
@@ -169,9 +169,8 @@ impl Core {
         let Link::Connecting(connecting) = &mut self.link else { return };
         step.log(Level::Warn, failure.message.as_str());
         connecting.trouble = Some(failure);
-        let backoff = connecting.backoff.next_after_failure(&mut self.chance);
         let asked = response.and_then(|response| response.retry_after);
-        let delay = asked.filter(|asked| *asked >= limits::BACKOFF_FIRST).unwrap_or(backoff);
+        let delay = connecting.backoff.next_asked(asked, &mut self.chance);
         self.timers.arm(Timer::Retry, step.now.plus(delay));
     }
 

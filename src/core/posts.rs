@@ -504,11 +504,7 @@ impl Core {
         let delay = match again {
             Again::Renewed => Millis(0),
             Again::Reconnect => waiting.backoff.next(&mut self.chance),
-            // A server that asks for no patience at all gets the backoff all the same.
-            Again::Later(Some(asked)) if *asked >= limits::BACKOFF_FIRST => {
-                (*asked).min(limits::RETRY_AFTER_CAP)
-            }
-            Again::Later(_) => waiting.backoff.next_after_failure(&mut self.chance),
+            Again::Later(asked) => waiting.backoff.next_asked(*asked, &mut self.chance),
         };
         waiting.give_back(message);
         waiting.trouble = Some(trouble);

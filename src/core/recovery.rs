@@ -232,7 +232,7 @@ impl Core {
                 }
                 status => {
                     if matches!(status, 429 | 502..=504) {
-                        asked = Some(response.retry_after.unwrap_or_default());
+                        asked = Some(response.retry_after);
                     }
                     format!("the remote agent answered HTTP {status}")
                 }
@@ -259,8 +259,7 @@ impl Core {
         };
         let Link::Down(down) = &mut self.link else { return };
         let delay = match asked {
-            Some(asked) if asked >= limits::BACKOFF_FIRST => asked.min(limits::RETRY_AFTER_CAP),
-            Some(_) => down.backoff.next_after_failure(&mut self.chance),
+            Some(asked) => down.backoff.next_asked(asked, &mut self.chance),
             None => down.backoff.next(&mut self.chance),
         };
         step.log(Level::Warn, format!("the link is not back yet: {reason}"));

@@ -531,6 +531,15 @@ impl Backoff {
         self.next(chance)
     }
 
+    /// The delay that the server asks for, within reason, else one that is not nothing. One that asks for
+    /// no patience at all gets the backoff all the same (L10).
+    pub fn next_asked(&mut self, asked: Option<Millis>, chance: &mut Chance) -> Millis {
+        match asked {
+            Some(asked) if asked >= limits::BACKOFF_FIRST => asked.min(limits::RETRY_AFTER_CAP),
+            _ => self.next_after_failure(chance),
+        }
+    }
+
     /// The next delay.
     pub fn next(&mut self, chance: &mut Chance) -> Millis {
         let doublings = self.failures.checked_sub(1);

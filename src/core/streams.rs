@@ -278,7 +278,7 @@ impl Core {
             let clocks = session.doubted.values_mut().chain(&mut session.messages.held_since);
             clocks.for_each(|since| *since = step.now);
         }
-        self.timers.put_off(step.now.plus(limits::CANCEL_GRACE), Timer::is_for_remote);
+        self.timers.put_off(step.now.plus(limits::CATCHING_UP), Timer::is_for_remote);
         // What had come is read before the stream is silent, or quiet.
         let is_silence = |timer: &Timer| matches!(timer, Timer::Silent(_) | Timer::Quiet(_));
         self.timers.put_off(step.now.plus(limits::READING), is_silence);
@@ -464,7 +464,7 @@ impl Core {
                     self.open_stream(scope, step);
                 } else {
                     // It has nothing to do with a cursor, so it may come again and again (I11).
-                    self.reopen_later(scope, step);
+                    self.reopen_later(scope, None, step);
                 }
             }
             _ => {
@@ -475,7 +475,8 @@ impl Core {
                     // What was sent did not make it known.
                     self.doubt_sent(scope, step);
                 }
-                self.reopen_later(scope, step);
+                let asked = response.retry_after.filter(|_| matches!(status, 429 | 502..=504));
+                self.reopen_later(scope, asked, step);
             }
         }
     }
@@ -509,7 +510,7 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.stream.trouble = Some((Kind::Connect, reason));
         }
-        self.reopen_later(scope, step);
+        self.reopen_later(scope, None, step);
     }
 
     /// A message that was to make a session known to the remote did not: the next one goes first
@@ -554,16 +555,17 @@ impl Core {
             return;
         }
         if self.doubt(scope, end, step) {
-            self.reopen_later(scope, step);
+            self.reopen_later(scope, None, step);
         }
     }
 
-    /// Opens a stream again after its backoff (L12), where anybody needs it.
-    fn reopen_later(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    /// Opens a stream again after its backoff, and no sooner than the server has asked for (L12).
+    fn reopen_later(&mut self, scope: &Scope, asked: Option<Millis>, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let stream = &mut session.stream;
         // A server that ends each stream after its first event is served, but not in a storm.
         let delay = match stream.hasty {
+            _ if asked.is_some() => stream.backoff.next_asked(asked, &mut self.chance),
             0..limits::HASTY_STREAMS => stream.backoff.next(&mut self.chance),
             _ => stream.backoff.next_after_failure(&mut self.chance),
         };

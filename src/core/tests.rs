@@ -129,6 +129,12 @@ impl World {
         self.step(Event::Posted(id, outcome))
     }
 
+    /// The answer to our own last request, with this `"result":…` or `"error":…`.
+    fn answer_to_ours(&self, rest: &str) -> String {
+        let id = self.core.own_ids;
+        format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}",{rest}}}"#)
+    }
+
     fn on(&mut self, stream: usize, event: StreamEvent) -> String {
         let id = self.streams[stream].clone();
         self.step(Event::Stream(id, event))
@@ -820,11 +826,7 @@ fn v3_a_replay_to_a_stream_that_was_not_there_comes_with_the_next_and_is_not_pas
     let Outcome::Response(refused) = response(401) else { panic!() };
     assert_eq!(world.on(5, StreamEvent::Refused(refused.clone())), "open 6 s renewed\n");
     world.on(6, StreamEvent::Refused(refused));
-    let id = world.core.own_ids;
-    world.says(
-        3,
-        &format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":{{}}}}"#),
-    );
+    world.says(3, &world.answer_to_ours(r#""result":{}"#));
     assert_eq!(world.line(PROMPT), "open 7 s\n");
     assert_eq!(world.opened(7), "", "the replay may come first");
     let replay = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
@@ -843,11 +845,7 @@ fn c3_a_load_that_succeeds_late_mends_a_session_that_was_given_up() {
     world.on(2, StreamEvent::Refused(gone));
     world.pass(1_000);
     assert!(world.opened(3).contains("session/resume"), "what came since is not there (R6)");
-    let id = world.core.own_ids;
-    world.says(
-        0,
-        &format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","error":{{"code":1}}}}"#),
-    );
+    world.says(0, &world.answer_to_ours(r#""error":{"code":1}"#));
     assert!(world.line(PROMPT).contains("session_lost"));
     let told = world.says(0, r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
     assert!(told.contains("open 4 s"), "the agent may speak first: {told}");

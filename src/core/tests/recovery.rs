@@ -5,12 +5,6 @@ use super::*;
 const RESUME: Offers = Offers { resume: true, load: false };
 const LOAD: &str = r#"{"jsonrpc":"2.0","id":3,"method":"session/load","params":{"sessionId":"s"}}"#;
 
-/// The answer to our last request.
-fn answer_to_ours(world: &World, rest: &str) -> String {
-    let id = world.core.own_ids;
-    format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}",{rest}}}"#)
-}
-
 /// A restore under way, as POST 2, where nothing comes on the replaced stream any more.
 fn restoring_alone(offers: Offers) -> World {
     let mut world = restoring(offers);
@@ -20,7 +14,7 @@ fn restoring_alone(offers: Offers) -> World {
 
 /// Answers our request, which POST `post` carries, and opens the stream that is asked for then.
 fn answer_ours(world: &mut World, post: usize, rest: &str) -> String {
-    let answer = answer_to_ours(world, rest);
+    let answer = world.answer_to_ours(rest);
     let told = world.answer(post, json(200, &answer));
     if told.contains("open ") { told + &world.opened(world.streams.len() - 1) } else { told }
 }
@@ -144,7 +138,7 @@ fn c3_a_load_of_the_editor_that_waited_for_a_restore_that_fails_mends_the_sessio
     for line in [PROMPT, LOAD, &later] {
         assert_eq!(world.line(line), "");
     }
-    let failed = answer_to_ours(&world, r#""error":{"code":1,"message":"no"}"#);
+    let failed = world.answer_to_ours(r#""error":{"code":1,"message":"no"}"#);
     let told = world.answer(2, json(200, &failed));
     assert!(told.contains("\"id\":2,\"error\"") && told.contains("session_lost"), "{told}");
     assert_eq!(told.matches("error").count(), 1, "the load is what mends it: {told}");
@@ -152,6 +146,16 @@ fn c3_a_load_of_the_editor_that_waited_for_a_restore_that_fails_mends_the_sessio
     let told = world.opened(6) + &world.pass(limits::REPLAY_QUIET.0);
     assert!(told.contains(LOAD), "{told}");
     assert!(world.answer(3, response(202)).contains(&later));
+}
+
+#[test]
+fn l12_a_stream_is_opened_no_sooner_than_its_refusal_asks() {
+    let mut world = World::with_session();
+    world.on(1, StreamEvent::Ended(End::Clean));
+    let Outcome::Response(busy) = response(503) else { panic!() };
+    world.on(2, StreamEvent::Refused(Response { retry_after: Some(Millis(20_000)), ..busy }));
+    assert_eq!(world.pass(19_999), "");
+    assert_eq!(world.pass(1), "20000: open 3 s\n");
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn l12_what_answers_in_place_of_the_agent_stops_the_attempts_until_a_message_ask
         assert_eq!(tries_of_ten_minutes(&mut world), "", "nobody asks");
         assert!(world.line(&list(3)).starts_with("post 4 - renewed"), "a message asks");
         let result = r#""result":{"protocolVersion":1}"#;
-        let answer = answer_to_ours(&world, result);
+        let answer = world.answer_to_ours(result);
         assert!(world.answer(4, json(200, &answer)).contains("open 2 -"));
     }
 }
@@ -191,7 +195,7 @@ fn v3_a_replay_of_our_own_that_takes_its_time_is_held_back_to_its_end() {
     let mut world = restoring_alone(Offers { load: true, resume: false });
     assert!(world.answer(2, response(202)).contains("open 5 s"));
     world.opened(5);
-    let answer = answer_to_ours(&world, r#""result":null"#);
+    let answer = world.answer_to_ours(r#""result":null"#);
     assert_eq!(world.says(3, &answer), "");
     let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
     for _ in 0..200 {
@@ -247,7 +251,7 @@ fn v2_a_restore_that_is_answered_has_not_failed_while_its_replay_goes_on() {
         }
     };
     replays(&mut world, 45_000);
-    let answer = answer_to_ours(&world, r#""result":null"#);
+    let answer = world.answer_to_ours(r#""result":null"#);
     assert_eq!(world.says(3, &answer), "");
     replays(&mut world, 62_000);
     world.pass(limits::REPLAY_QUIET.0);
@@ -263,7 +267,7 @@ fn l11_nothing_is_given_up_while_streams_are_not_read() {
     assert_eq!(world.line(PROMPT), "");
     assert_eq!(world.pass(100_000), "");
     world.step(Event::Listening(true));
-    let answer = answer_to_ours(&world, DONE);
+    let answer = world.answer_to_ours(DONE);
     let told = world.says(3, &answer) + &world.opened(world.streams.len() - 1);
     assert!(told.contains(PROMPT), "{told}");
 }
@@ -295,7 +299,7 @@ fn v3_half_a_replay_of_a_load_that_failed_is_not_shown() {
     let mut world = restoring_alone(Offers { load: true, resume: false });
     assert!(world.answer(2, response(202)).contains("open 5 s"));
     world.line(PROMPT);
-    let failed = answer_to_ours(&world, r#""error":{"code":1,"message":"no"}"#);
+    let failed = world.answer_to_ours(r#""error":{"code":1,"message":"no"}"#);
     assert!(world.says(3, &failed).contains("session_lost"));
     assert!(world.line(LOAD).contains("open 6 s"));
     let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s"}}"#;
@@ -328,7 +332,7 @@ fn signing_in() -> World {
     world.core.signed_in =
         Some(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"authenticate"}"#));
     world.pass(40_000);
-    let refused = answer_to_ours(&world, r#""error":{"code":-32000,"message":"sign in"}"#);
+    let refused = world.answer_to_ours(r#""error":{"code":-32000,"message":"sign in"}"#);
     assert!(world.answer(2, json(200, &refused)).contains("authenticate"));
     world.opened(world.streams.len() - 1);
     world

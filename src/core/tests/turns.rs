@@ -498,9 +498,7 @@ fn lost_and_replaced(world: &mut World) -> String {
 
 /// Answers our request, which is the last POST.
 fn answer_ours(world: &mut World, rest: &str) -> String {
-    let id = world.core.own_ids;
-    let answer =
-        format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":{{{rest}}}}}"#);
+    let answer = world.answer_to_ours(&format!(r#""result":{{{rest}}}"#));
     world.answer(world.posts.len() - 1, json(200, &answer))
 }
 
@@ -724,10 +722,9 @@ fn v3_a_replay_is_not_over_because_its_stream_died_in_a_sleep() {
     world.on(1, StreamEvent::Ended(End::Clean));
     world.on(2, conflict());
     world.opened(world.streams.len() - 1);
-    let id = world.core.own_ids;
+    let done = world.answer_to_ours(r#""result":null"#);
     world.answer(2, response(202));
     world.step(Event::Woke);
-    let done = format!(r#"{{"jsonrpc":"2.0","id":"acp-tether-own-00000007-{id}","result":null}}"#);
     world.says(0, &done);
     let told = world.pass(limits::WAKING.0);
     assert!(told.contains("open 5 s"), "{told}");
