@@ -210,9 +210,10 @@ impl Core {
         {
             request.sent = true;
             request.length = message.body.len();
-            if let Some(turn) = self.ledger.turn_of(id) {
+            if let Some(turn) = self.ledger.turn_of(id).map(Some) {
                 // What is lost of it is another gap (V11).
-                self.gap_is_over(&Some(turn));
+                self.gap_is_over(&turn);
+                self.forget_late_load(&turn);
             }
         }
     }

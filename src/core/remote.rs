@@ -72,7 +72,7 @@ impl Core {
             }
             Ok(Message::Answer { id, is_error }) => {
                 let id = id.key();
-                self.note_answer(&id, scope, is_numbered);
+                self.note_answer(&id, is_error, scope, is_numbered);
                 self.settle(&id, &data, is_error, scope, step);
             }
             Err(malformed) => {
@@ -91,9 +91,10 @@ impl Core {
     }
 
     /// Learns from an answer how the server gives them: numbered or not (R9), and where (R1).
-    fn note_answer(&mut self, id: &RequestId, came_on: &Scope, is_numbered: bool) {
+    fn note_answer(&mut self, id: &RequestId, is_error: bool, came_on: &Scope, is_numbered: bool) {
         self.numbers_answers |= is_numbered;
-        if let Some(scope) = self.ledger.turn_of(id).map(Some)
+        // A refusal may come elsewhere.
+        if let Some(scope) = self.ledger.turn_of(id).map(Some).filter(|_| !is_error)
             && self.sessions.get(&scope).is_some_and(|it| it.attached && !it.stream.is_absent())
         {
             self.answers_apart = scope == *came_on;

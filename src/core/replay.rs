@@ -112,6 +112,14 @@ impl Core {
         }
     }
 
+    /// A turn begins. Over HTTP the answer to a late load may be lost, and what comes is the turn's.
+    pub(super) fn forget_late_load(&mut self, scope: &Scope) {
+        let is_socket = self.is_socket();
+        if let Some(session) = self.sessions.get_mut(scope).filter(|_| !is_socket) {
+            session.late_load = None;
+        }
+    }
+
     /// A stream is open on which the replay of a load that we gave up may still come: it is let pass
     /// before anything is posted.
     pub(super) fn drain(&mut self, scope: &Scope, step: &mut Step<'_>) {

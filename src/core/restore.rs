@@ -267,7 +267,8 @@ impl Core {
         let is_socket = self.is_socket();
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let is_load = session.restore().is_some_and(|restore| restore.way == Way::Load);
-        let is_open = matches!(session.stream.state, StreamState::Open { .. });
+        let is_open =
+            matches!(session.stream.state, StreamState::Open { .. } | StreamState::Absent);
         session.stale_replay |= is_load && !is_open && !is_socket;
     }
 
@@ -431,7 +432,8 @@ impl Core {
         let Standing::Restoring(restore) = std::mem::take(&mut session.standing) else { return };
         session.attached = true;
         // The agent replayed to a stream that is not there: it comes with the next one (V3).
-        let is_open = matches!(session.stream.state, StreamState::Open { .. });
+        let is_open =
+            matches!(session.stream.state, StreamState::Open { .. } | StreamState::Absent);
         if restore.way == Way::Load {
             // On one that is open, what was replayed before has come, and was held back.
             session.stale_replay = !is_open && !is_socket;
@@ -475,7 +477,8 @@ impl Core {
         let is_load = restore.way == Way::Load;
         let sent = restore.request.clone().filter(|id| is_load && !session.is_waiting(id));
         session.expect_replay(sent, is_socket);
-        session.stale_replay |= !is_socket && is_load && restore.may_have_arrived();
+        let is_apart = !is_socket && !session.stream.is_absent();
+        session.stale_replay |= is_apart && is_load && restore.may_have_arrived();
         if let Some(id) = &restore.request {
             self.forget_own(id);
         }

@@ -41,7 +41,8 @@ pub struct Session {
     pub suspected: Option<Failure>,
     /// The replay of a load of ours that was given up may still come on its stream (V3).
     pub stale_replay: bool,
-    /// The same over a socket, where it comes before the answer to this request of ours.
+    /// The same where it comes on the same stream as the answer to this request of ours, and before it: over a
+    /// socket, and where the session has no stream.
     pub late_load: Option<RequestId>,
     /// Since when its open stream is read without being passed on, until it is quiet: what comes is
     /// that replay.
@@ -120,7 +121,7 @@ impl Session {
 
     /// The replay of our load, if it is given up under way, may still come (V3).
     pub fn expect_replay(&mut self, load: Option<RequestId>, is_socket: bool) {
-        if is_socket {
+        if is_socket || self.stream.is_absent() {
             self.late_load = load.or(self.late_load.take());
         } else {
             self.stale_replay |= load.is_some();
