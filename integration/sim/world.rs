@@ -882,7 +882,8 @@ impl World {
     /// Connections in a row that deliver nothing come ever more slowly (I11).
     fn watch_connects(&mut self) {
         if self.is_for_good {
-            self.checks.fail("I11", "the agent speaks another version, and nobody asks to try again");
+            self.checks
+                .fail("I11", "the agent speaks another version, and nobody asks to try again");
         }
         self.connects.push_back(self.now);
         if self.connects.len() > 8
