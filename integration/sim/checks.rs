@@ -318,9 +318,11 @@ impl Checks {
                 let closes = matches!(request.method.as_str(), "session/load" | "session/close")
                     || request.line.contains("replayFrom");
                 let is_last = closes && request.session.as_deref().is_some_and(moves);
-                // From version 2 on a prompt's answer ends no turn, and waits for none on another stream.
-                let ends_turn = request.method == "session/prompt"
-                    && (self.version < 2 || message.session.is_some());
+                // From version 2 on a prompt's answer ends no turn. On another stream it waits for one that
+                // is read, as the end of a replay does; one that was refused (401) brings nothing.
+                let waits = self.version < 2 && request.session.as_deref().is_some_and(moves);
+                let ends_turn =
+                    request.method == "session/prompt" && (message.session.is_some() || waits);
                 if result.is_some() && (is_last || ends_turn) {
                     self.in_order(request.session.as_deref(), number, true, text);
                 }
