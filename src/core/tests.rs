@@ -8,9 +8,11 @@ use bytes::Bytes;
 use super::methods::Offers;
 use super::*;
 
+mod doubts;
 mod recovery;
 mod socket;
 mod turns;
+mod waiting;
 
 /// A core and what it did, one line an effect.
 struct World {
@@ -38,6 +40,15 @@ fn json(status: u16, body: &str) -> Outcome {
         body: Bytes::copy_from_slice(body.as_bytes()),
         ..Response::default()
     })
+}
+
+fn broken() -> StreamEvent {
+    StreamEvent::Ended(End::Broken("reset".into()))
+}
+
+fn refused(status: u16) -> StreamEvent {
+    let Outcome::Response(response) = response(status) else { panic!() };
+    StreamEvent::Refused(response)
 }
 
 impl World {

@@ -4,30 +4,24 @@ use super::super::posts::speaks_of_the_connection;
 use super::super::session::{Scope, StreamState};
 use super::*;
 
-const CANCEL: &str = r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#;
-const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#;
+pub(super) const CANCEL: &str =
+    r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#;
+pub(super) const QUESTION: &str =
+    r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#;
 /// The editor's answer to it.
-const ANSWER: &str = r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#;
+pub(super) const ANSWER: &str = r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#;
 /// The withdrawal of it.
-const WITHDRAWN: &str = r#""method":"$/cancel_request","params":{"requestId":"acp-tether-1"}"#;
+pub(super) const WITHDRAWN: &str =
+    r#""method":"$/cancel_request","params":{"requestId":"acp-tether-1"}"#;
 
-fn broken() -> StreamEvent {
-    StreamEvent::Ended(End::Broken("reset".into()))
-}
-
-fn refused(status: u16) -> StreamEvent {
-    let Outcome::Response(response) = response(status) else { panic!() };
-    StreamEvent::Refused(response)
-}
-
-fn conflict() -> StreamEvent {
+pub(super) fn conflict() -> StreamEvent {
     let Outcome::Response(response) = json(409, r#"{"error":"session_reload_required"}"#) else {
         panic!()
     };
     StreamEvent::Refused(response)
 }
 
-fn prompt(id: u32) -> String {
+pub(super) fn prompt(id: u32) -> String {
     PROMPT.replace("\"id\":2", &format!("\"id\":{id}"))
 }
 
@@ -304,7 +298,7 @@ fn cancelled_while_away(end: End) -> (World, String) {
     (world, told)
 }
 
-fn s() -> Scope {
+pub(super) fn s() -> Scope {
     Some(SessionId("s".into()))
 }
 
@@ -485,7 +479,7 @@ fn r9_what_did_not_make_its_session_known_is_in_doubt() {
 
 /// The connection is lost, and replaced by one on which sessions are resumed: what was told of it, and the
 /// request that resumes the session as the last POST.
-fn lost_and_replaced(world: &mut World) -> String {
+pub(super) fn lost_and_replaced(world: &mut World) -> String {
     let own = world.streams.iter().rposition(|stream| stream.session.is_none()).unwrap();
     world.on(own, StreamEvent::Ended(End::Clean));
     let told = world.on(world.streams.len() - 1, refused(404)) + &world.pass(1_000);
@@ -642,7 +636,7 @@ const CLOSE: &str =
 const IS_CLOSED: &str = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
 
 /// A session whose close was accepted.
-fn closing() -> World {
+pub(super) fn closing() -> World {
     let mut world = World::with_session();
     world.core.opening.offers.resume = true;
     world.line(CLOSE);
