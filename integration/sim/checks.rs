@@ -73,6 +73,8 @@ pub struct Checks {
     pub is_flawless: bool,
     /// Gaps are told in the conversation (V11).
     pub notices: bool,
+    /// The protocol version.
+    pub version: u8,
     /// The editor has ended.
     pub has_ended: bool,
     open: BTreeMap<String, Rc<Request>>,
@@ -316,7 +318,12 @@ impl Checks {
                 let closes = matches!(request.method.as_str(), "session/load" | "session/close")
                     || request.line.contains("replayFrom");
                 let is_last = closes && request.session.as_deref().is_some_and(moves);
-                if result.is_some() && (is_last || request.method == "session/prompt") {
+                // From version 2 on a prompt's answer ends no turn. On another stream it waits for one that
+                // is read, as the end of a replay does; one that was refused (401) brings nothing.
+                let waits = self.version < 2 && request.session.as_deref().is_some_and(moves);
+                let ends_turn =
+                    request.method == "session/prompt" && (message.session.is_some() || waits);
+                if result.is_some() && (is_last || ends_turn) {
                     self.in_order(request.session.as_deref(), number, true, text);
                 }
                 (Cow::Borrowed(text), Seen::Answer { request, result })
@@ -463,7 +470,8 @@ impl Checks {
         match delivery.as_deref() {
             Some("unsent" | "refused") => {
                 self.untaken.insert(request.number);
-                if taken > 0 {
+                // An `initialize` is tried again (L3): what is said is of the last try.
+                if taken > 0 && request.method != "initialize" {
                     self.fail("I2", format!("the remote has it: {text}"));
                 }
             }

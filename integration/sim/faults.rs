@@ -205,12 +205,24 @@ pub enum Fault {
     Garbage,
     /// An event over the size limit.
     TooLargeEvent,
-    /// The machine sleeps eight hours.
+    /// The machine sleeps, for eight hours or less.
     Sleeps,
     /// The editor does not read for some seconds.
     SlowEditor,
     /// Every stream breaks, and nobody is there for some seconds.
     NetworkAway,
+    /// For a while every POST and GET is refused, `initialize` too.
+    Outage(Refusal),
+    /// For a while the network takes everything and delivers nothing.
+    BlackHole,
+    /// This process stands still for a while.
+    Stopped,
+    /// A stream delivers nothing any more, and nothing says so but that its heartbeats stay away.
+    StreamFreezes,
+    /// In the place of an event comes a part of it.
+    Spoilt,
+    /// An event is over the size limit, and left out.
+    SpoiltTooLarge,
 }
 
 const REFUSALS: [Refusal; 14] = [
@@ -237,6 +249,7 @@ impl Plan {
         let kind = Kind::draw(&mut chance);
         let is_socket = Chance::new(seed, 5).one_in(4);
         let kind = if is_socket { kind.over_socket() } else { kind };
+        let kind = kind.with_rare_habits(&mut Chance::new(seed, 8));
         let flags = flags(&mut chance);
         let is_calm = chance.one_in(16);
         // Over a socket nothing happens to one session alone.
@@ -250,6 +263,7 @@ impl Plan {
         }
         if !is_calm && !is_isolated {
             bad_restores(seed, calm_at, sessions, &mut actions);
+            rare_faults(seed, calm_at, sessions, &mut actions);
         }
         if chance.one_in(6) {
             let at = chance.below(calm_at);
@@ -277,9 +291,16 @@ impl Plan {
         }
     }
 
-    /// Whether the machine sleeps in it.
-    pub fn sleeps(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action.what, What::Fault(Fault::Sleeps, _)))
+    /// How far from a loss it may be told: later where the machine sleeps, or this process stands still.
+    pub fn patience(&self) -> u64 {
+        let count = |fault| {
+            let is_it = |action: &&Action| matches!(action.what, What::Fault(it, _) if it == fault);
+            self.actions.iter().filter(is_it).count() as u64
+        };
+        match count(Fault::Sleeps) {
+            0 => 120_000 + 60_000 * count(Fault::Stopped),
+            _ => u64::MAX,
+        }
     }
 
     /// Whether nothing goes wrong in it.
@@ -372,6 +393,60 @@ fn bad_restores(seed: u64, calm_at: u64, sessions: u8, actions: &mut Vec<Action>
     }
 }
 
+/// What lasts, or spoils, or meets the first connection. Its draws move none of the others.
+fn rare_faults(seed: u64, calm_at: u64, sessions: u8, actions: &mut Vec<Action>) {
+    let mut chance = Chance::new(seed, 9);
+    if chance.one_in(8) {
+        for _ in 0..chance.between(1, 4) {
+            let fault = match chance.below(6) {
+                0 | 1 => Fault::ConnectRefused,
+                2 => Fault::ConnectHangs,
+                3 => Fault::ConnectUnanswered,
+                _ => Fault::ConnectStatus(chance.pick(&REFUSALS)),
+            };
+            // Before the editor's first line.
+            actions.insert(0, Action { at: 0, what: What::Fault(fault, Target::Any) });
+        }
+    }
+    if !chance.one_in(3) {
+        return;
+    }
+    let kinds: Vec<Fault> = (0..chance.between(1, 2)).map(|_| rare_fault(&mut chance)).collect();
+    for _ in 0..chance.pick(&[1, 2, 4, 12]) {
+        let target = match chance.below(4) {
+            0 => Target::Connection,
+            1 => Target::Any,
+            _ => Target::Session(chance.below(u64::from(sessions)) as u8),
+        };
+        let at = chance.below(calm_at);
+        actions.push(Action { at, what: What::Fault(chance.pick(&kinds), target) });
+    }
+}
+
+fn rare_fault(chance: &mut Chance) -> Fault {
+    let refusal = chance.pick(&[
+        Refusal::Unavailable,
+        Refusal::Unavailable,
+        Refusal::Unauthorized,
+        Refusal::Forbidden,
+        Refusal::Page,
+        Refusal::Internal,
+        Refusal::Patience,
+        Refusal::PatienceUntil,
+        Refusal::Unknown,
+        Refusal::Bad,
+    ]);
+    match chance.below(12) {
+        0..=2 => Fault::Outage(refusal),
+        3 | 4 => Fault::BlackHole,
+        5 | 6 => Fault::Stopped,
+        7 | 8 => Fault::StreamFreezes,
+        9 => Fault::SpoiltTooLarge,
+        10 => Fault::Spoilt,
+        _ => Fault::Sleeps,
+    }
+}
+
 fn fault(chance: &mut Chance, is_isolated: bool) -> Fault {
     let refusal = chance.pick(&REFUSALS);
     if is_isolated {
@@ -401,8 +476,6 @@ fn fault(chance: &mut Chance, is_isolated: bool) -> Fault {
         6 => Fault::PostUnacknowledged,
         7 => Fault::PostHangs,
         8 => Fault::PostHangsTaken,
-        // A page with a 200 is an acceptance to a POST (L9).
-        9..=13 if refusal == Refusal::Page => Fault::PostStatus(Refusal::Reload),
         9..=13 => Fault::PostStatus(refusal),
         14 => Fault::GetUnsent,
         15 => Fault::GetBroken,

@@ -54,6 +54,30 @@ pub struct Kind {
     pub answers_in_body: bool,
     /// After a restore it asks again what was open.
     pub asks_again: bool,
+    /// Sessions have no stream: the GET for one is answered with 204, and all comes on the connection's.
+    #[serde(default)]
+    pub has_one_stream: bool,
+    /// Where the end of a turn is told.
+    #[serde(default)]
+    pub prompts_on: PromptsOn,
+    /// What makes, restores or closes a session is answered in the body of its POST, too.
+    #[serde(default)]
+    pub mends_in_body: bool,
+    /// Some events come in pieces.
+    #[serde(default)]
+    pub in_pieces: bool,
+}
+
+/// Where a prompt is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PromptsOn {
+    /// On the stream of its session.
+    #[default]
+    Session,
+    /// On the connection's.
+    Connection,
+    /// In the body of its POST, where the turn is short.
+    Body,
 }
 
 impl Kind {
@@ -73,6 +97,28 @@ impl Kind {
             retry: None,
             answers_in_body: false,
             second_prompt,
+            ..self
+        }
+    }
+
+    /// The same server with habits that few have.
+    pub fn with_rare_habits(self, chance: &mut Chance) -> Self {
+        let in_pieces = chance.one_in(4);
+        if self.is_socket {
+            return Self { in_pieces, ..self };
+        }
+        if chance.one_in(8) {
+            // The refusal of a stream would show that a session is unknown.
+            return Self { in_pieces, has_one_stream: true, unknown_get: 200, ..self };
+        }
+        Self {
+            prompts_on: match chance.below(10) {
+                0 => PromptsOn::Connection,
+                1 => PromptsOn::Body,
+                _ => PromptsOn::Session,
+            },
+            mends_in_body: chance.one_in(8),
+            in_pieces,
             ..self
         }
     }
@@ -112,6 +158,10 @@ impl Kind {
             answers_first: chance.one_in(2),
             answers_in_body: false,
             asks_again: chance.one_in(2),
+            has_one_stream: false,
+            prompts_on: PromptsOn::Session,
+            mends_in_body: false,
+            in_pieces: false,
         };
         match chance.below(6) {
             // The official Rust server.
@@ -278,12 +328,16 @@ pub struct Remote {
     pub sent: Vec<Sent>,
     /// What follows from the last call.
     pub out: Vec<Out>,
-    /// The answer that goes in the body of the POST that is being dealt with.
-    in_body: Option<Option<Bytes>>,
+    /// The request whose answer goes in the body of the POST that is being dealt with, and the answer.
+    in_body: Option<(String, Option<Bytes>)>,
     /// The answer to one question that came to another (I8).
     pub wrong: Option<String>,
     /// The agent waits for no person any more: faults have stopped.
     pub is_brisk: bool,
+    /// Whether another agent starts in the place of one that ended.
+    another: Chance,
+    /// The protocol version that it answers `initialize` with.
+    pub speaks: u8,
 }
 
 #[derive(Debug, Default)]
@@ -396,6 +450,8 @@ fn own_number(id: &str) -> Option<u64> {
     id.trim_matches('"').strip_prefix("acp-tether-own-")?.rsplit_once('-')?.1.parse().ok()
 }
 
+const CHUNK: &str =
+    r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"…"}}"#;
 /// Events that are kept for a replay.
 const RING: usize = 48;
 
@@ -403,6 +459,8 @@ impl Remote {
     /// An agent that has seen nothing yet.
     pub fn new(kind: Kind, seed: u64) -> Self {
         Self {
+            another: Chance::new(seed, 11),
+            speaks: kind.version,
             kind,
             chance: Chance::new(seed, 3),
             connections: BTreeMap::new(),
@@ -451,10 +509,18 @@ impl Remote {
             read.method,
             Some("session/list" | "session/set_mode" | "authenticate" | "_x/other")
         );
-        if self.kind.answers_in_body && is_quick {
-            self.in_body = Some(None);
+        let mends = matches!(
+            read.method,
+            Some("session/new" | "session/load" | "session/resume" | "session/close")
+        );
+        let is_prompt = read.method == Some("session/prompt");
+        let is_answered_here = self.kind.answers_in_body && is_quick
+            || self.kind.mends_in_body && mends
+            || self.kind.prompts_on == PromptsOn::Body && is_prompt;
+        if is_answered_here {
+            self.in_body = Some((read.id().to_owned(), None));
             self.handle(connection, read);
-            let answer = self.in_body.take().flatten();
+            let answer = self.in_body.take().and_then(|(_, answer)| answer);
             let mut response = Response { status: 202, ..Response::default() };
             if let Some(answer) = answer {
                 response.status = 200;
@@ -479,7 +545,7 @@ impl Remote {
         let connection = format!("c{}", self.connections_made);
         let made = Connection { made_by: own_number(id), ..Connection::default() };
         self.connections.insert(connection.clone(), made);
-        let Kind { version, loads, resumes, .. } = self.kind;
+        let (version, &Kind { loads, resumes, .. }) = (self.speaks, &self.kind);
         let resume = if resumes { r#","sessionCapabilities":{"resume":{}}"# } else { "" };
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":{version},"agentCapabilities":{{"loadSession":{loads}{resume}}}}},"_n":{}}}"#,
@@ -510,6 +576,9 @@ impl Remote {
         let Some(found) = self.connections.get_mut(connection) else {
             return Err(refused(404, "no such connection").response);
         };
+        if session.is_some() && kind.has_one_stream {
+            return Err(Response { status: 204, ..Response::default() });
+        }
         if let Some(session) = session
             && !found.owned.contains(session)
             && kind.unknown_get != 200
@@ -583,9 +652,18 @@ impl Remote {
         202
     }
 
-    /// The agent starts anew.
-    pub fn restart(&mut self) {
+    /// The agent starts anew. It may be another that offers less, or more, or speaks another version,
+    /// where it `may`.
+    pub fn restart(&mut self, may: bool) {
         self.forget_all();
+        let (offers, speaks) = (self.another.below(8), self.another.one_in(16));
+        if self.kind.version == 1 {
+            self.kind.loads ^= matches!(offers, 0 | 2);
+            self.kind.resumes ^= matches!(offers, 1 | 2);
+        }
+        if speaks && may {
+            self.speaks = 3;
+        }
         if !self.kind.stores {
             self.sessions.clear();
             self.sessions_made = 0;
@@ -653,6 +731,11 @@ impl Remote {
             channel.last_id = 0;
             channel.numbering = self.numbering;
         }
+    }
+
+    /// Whether it offers `session/load`.
+    pub fn loads(&self) -> bool {
+        self.kind.loads
     }
 
     /// Whether the agent could restore this session.
@@ -814,14 +897,23 @@ impl Remote {
             known.turn = Some(turn);
         }
         if is_version_2 {
-            self.reply(connection, Some(session), id, "{}");
+            self.reply(connection, self.stream_of_prompts(session), id, "{}");
             self.update(
                 connection,
                 session,
                 r#"{"sessionUpdate":"state_update","state":"running"}"#,
             );
+        } else if self.in_body.is_some() && steps <= 3 {
+            for _ in 0..steps {
+                self.update(connection, session, CHUNK);
+            }
+            return self.turn_ends(session);
         }
         self.next_step(session, number);
+    }
+
+    fn stream_of_prompts<'a>(&self, session: &'a str) -> Option<&'a str> {
+        (self.kind.prompts_on != PromptsOn::Connection).then_some(session)
     }
 
     fn next_step(&mut self, session: &str, number: u64) {
@@ -849,9 +941,7 @@ impl Remote {
             }
             return;
         }
-        let text =
-            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"…"}}"#;
-        self.update(&connection, session, text);
+        self.update(&connection, session, CHUNK);
         self.next_step(session, number);
     }
 
@@ -872,7 +962,8 @@ impl Remote {
             Some(prompt) => {
                 let reason = if turn.is_cancelled { "cancelled" } else { "end_turn" };
                 let result = format!(r#"{{"stopReason":"{reason}"}}"#);
-                self.reply(&turn.connection, Some(session), &prompt, &result);
+                let stream = self.stream_of_prompts(session);
+                self.reply(&turn.connection, stream, &prompt, &result);
             }
             None => {
                 let idle = r#"{"sessionUpdate":"state_update","state":"idle"}"#;
@@ -970,7 +1061,11 @@ impl Remote {
         sort: Sort,
         text: fmt::Arguments<'_>,
     ) {
-        let is_answer = matches!(sort, Sort::Answer(_));
+        let answered = match &sort {
+            Sort::Answer(id) => Some(id.clone()),
+            _ => None,
+        };
+        let is_answer = answered.is_some();
         let number = self.sent.len();
         // Two spellings, because bytes that are passed on are not printed anew (I5).
         let bytes = Bytes::from(if number.is_multiple_of(3) {
@@ -979,12 +1074,16 @@ impl Remote {
             format!("{{\"jsonrpc\":\"2.0\",{text},\"_n\":{number}}}")
         });
         let session = session.map(str::to_owned);
-        let on = if self.kind.is_socket { None } else { session.clone() };
-        self.sent.push(Sent { bytes: bytes.clone(), session, sort });
-        if is_answer && let Some(in_body @ None) = &mut self.in_body {
-            *in_body = Some(bytes);
-            return;
+        let has_one = self.kind.is_socket || self.kind.has_one_stream;
+        let on = if has_one { None } else { session.clone() };
+        if let Some((request, in_body @ None)) = &mut self.in_body
+            && answered.is_some_and(|answered| answered == *request)
+        {
+            // It is on no stream.
+            *in_body = Some(bytes.clone());
+            return self.sent.push(Sent { bytes, session: None, sort });
         }
+        self.sent.push(Sent { bytes: bytes.clone(), session, sort });
         let Some(known) = self.connections.get_mut(connection) else { return };
         let channel = known.channel(&on, self.numbering);
         let mut frame = Frame { id: None, data: bytes, number, at: self.now };

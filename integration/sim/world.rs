@@ -69,6 +69,20 @@ pub struct World {
     connects: VecDeque<u64>,
     /// The questions that reached the core: the connection's epoch, and the agent's id.
     asked: BTreeSet<(u64, String)>,
+    /// What was drawn for the rare faults: they move no other draw.
+    rare: Chance,
+    /// Until then everything is refused so.
+    outage: Option<(u64, Refusal)>,
+    /// Until then the network delivers nothing.
+    hole_until: u64,
+    /// What it took meanwhile: POSTs, and whether they were delivered or can be no more; and GETs.
+    swallowed: (Vec<(Post, bool)>, Vec<Open>),
+    /// Until then this process stands still.
+    stopped_until: Option<u64>,
+    /// What waits for that.
+    pending: Vec<((u64, u64), Box<Due>)>,
+    /// The core knows that the agent speaks another version now, which no try will change (V1).
+    is_for_good: bool,
     tally: Tally,
 }
 
@@ -86,6 +100,8 @@ enum Due {
     Unheld(u64),
     Noticed(u64),
     Beat(u64),
+    HoleEnds,
+    Named(PostId, Bytes),
     Writing(PostId),
     Written(PostId),
     Agent(Job),
@@ -95,6 +111,23 @@ enum Due {
     Calm,
     FinishTurns,
     Probe(u8),
+}
+
+impl Due {
+    /// Whether it happens elsewhere, also while this process stands still.
+    fn is_elsewhere(&self) -> bool {
+        matches!(
+            self,
+            Self::Arrives(..)
+                | Self::Get(_)
+                | Self::Unheld(_)
+                | Self::Noticed(_)
+                | Self::Beat(_)
+                | Self::Agent(_)
+                | Self::Delete(_)
+                | Self::FinishTurns
+        )
+    }
 }
 
 /// What becomes of a POST on its way.
@@ -134,12 +167,52 @@ struct Stream {
     hangs: bool,
     /// It has stalled: what is held.
     held: Option<Vec<Frame>>,
+    /// What is on its way arrives, and nothing after it.
+    is_mute: bool,
+    /// When it was asked for.
+    asked_at: u64,
+    /// When the last heartbeat came, if nothing came since, and the last intervals.
+    beaten: (Option<u64>, VecDeque<u64>),
 }
 
 impl Stream {
+    /// One that is asked for.
+    fn new(id: StreamId, now: u64) -> Self {
+        Self {
+            id,
+            last: now,
+            is_open: false,
+            is_closed: false,
+            is_dead: false,
+            hangs: false,
+            held: None,
+            is_mute: false,
+            asked_at: now,
+            beaten: (None, VecDeque::new()),
+        }
+    }
+
     /// It is open, and nothing ended it.
     fn lives(&self) -> bool {
-        !self.is_dead && !self.is_closed && self.is_open
+        !self.is_dead && !self.is_closed && !self.is_mute && self.is_open
+    }
+
+    /// Something comes on it.
+    fn hears(&mut self, now: u64, is_heartbeat: bool) {
+        let (last, intervals) = &mut self.beaten;
+        let before = std::mem::replace(last, is_heartbeat.then_some(now));
+        if let Some(before) = before.filter(|_| is_heartbeat) {
+            intervals.push_back(now - before);
+            if intervals.len() > 3 {
+                intervals.pop_front();
+            }
+        }
+    }
+
+    /// Its heartbeats are known so well that their absence must end it (L11).
+    fn shows_heartbeats(&self) -> bool {
+        let (_, intervals) = &self.beaten;
+        intervals.len() == 3 && intervals.iter().all(|interval| *interval <= 20_000)
     }
 
     fn session(&self) -> Option<&str> {
@@ -194,12 +267,20 @@ impl World {
             openings: BTreeMap::new(),
             connects: VecDeque::new(),
             asked: BTreeSet::new(),
+            rare: Chance::new(seed, 10),
+            outage: None,
+            hole_until: 0,
+            swallowed: (Vec::new(), Vec::new()),
+            stopped_until: None,
+            pending: Vec::new(),
+            is_for_good: false,
             tally: Tally::default(),
             plan,
         };
         world.checks.is_flawless = world.plan.has_no_faults();
+        world.checks.version = world.plan.kind.version;
         world.checks.notices = world.plan.flags.notices;
-        world.checks.patience = if world.plan.sleeps() { u64::MAX } else { 120_000 };
+        world.checks.patience = world.plan.patience();
         world.checks.unlucky = world.plan.is_isolated.then_some(None);
         for action in world.plan.actions.clone() {
             world.at(action.at, Due::Act(action.what));
@@ -212,12 +293,20 @@ impl World {
     pub fn run(mut self) -> Result<Tally, (Broken, u64, Tally)> {
         while !self.is_over && self.checks.broken.is_none() {
             let due = self.queue.first_key_value().map(|((at, _), _)| *at);
+            if let Some(until) = self.stopped_until {
+                self.stand_still(until);
+                continue;
+            }
             let timer = self.core.deadline().map(|Millis(at)| at);
+            // What came while the process stood still is taken before a timer that is late.
+            let is_behind = due.is_some_and(|due| due < self.now);
             match (due, timer) {
                 (None, None) => {
                     self.checks.fail("I16", "nothing is due, and the end has not come");
                 }
-                (due, Some(timer)) if due.is_none_or(|due| timer <= due.max(self.now)) => {
+                (due, Some(timer))
+                    if !is_behind && due.is_none_or(|due| timer <= due.max(self.now)) =>
+                {
                     self.now = self.now.max(timer);
                     self.step(Event::Timer);
                     let next = self.core.deadline();
@@ -251,6 +340,28 @@ impl World {
         match self.checks.broken.take() {
             None => Ok(self.tally),
             Some(broken) => Err((broken, self.now, self.tally)),
+        }
+    }
+
+    /// This process stands still, the rest of the world does not.
+    fn stand_still(&mut self, until: u64) {
+        match self.queue.pop_first() {
+            Some(((at, number), due)) if at < until => {
+                self.now = self.now.max(at);
+                self.remote.now = self.now;
+                if due.is_elsewhere() {
+                    self.happen(*due);
+                } else {
+                    self.pending.push(((at, number), due));
+                }
+            }
+            later => {
+                self.queue.extend(later);
+                self.queue.extend(self.pending.drain(..));
+                self.stopped_until = None;
+                self.now = until;
+                self.remote.now = until;
+            }
         }
     }
 
@@ -320,7 +431,9 @@ impl World {
                 self.deleted = true;
                 let id = String::from_utf8_lossy(&connection.id).into_owned();
                 let delay = self.latency();
-                self.after(delay, Due::Delete(id));
+                if !self.is_in_hole() {
+                    self.after(delay, Due::Delete(id));
+                }
             }
             Effect::Log(level, text) => {
                 self.roster.log(text);
@@ -388,6 +501,10 @@ impl World {
         if !is_probing || is_result || self.ended_at.is_some() {
             return;
         }
+        if self.remote.speaks != self.plan.kind.version {
+            // Nothing can come right (V1).
+            return;
+        }
         let can = session.is_none_or(|session| self.remote.knows(session));
         let must = match (method, self.editor.probed) {
             ("session/list", _) => true,
@@ -434,7 +551,14 @@ impl World {
                         }
                         _ => {}
                     }
+                    let ends_it = self.editor.is_up && self.names_another_version(&outcome);
                     self.step(Event::Posted(post, outcome));
+                    if ends_it {
+                        self.is_for_good = true;
+                        if self.editor.questions().len() > 0 {
+                            self.checks.fail("V6", "a question of an agent that is gone for good");
+                        }
+                    }
                 } else if self.chance.one_in(4) {
                     self.stale(Event::Posted(post, outcome));
                 }
@@ -451,6 +575,11 @@ impl World {
                 self.carry_out();
             }
             Due::Beat(stream) => self.beat(stream),
+            Due::HoleEnds => self.leave_hole(),
+            Due::Named(post, id) if self.posts.contains_key(&post) => {
+                self.step(Event::Named(post, id));
+            }
+            Due::Named(..) => {}
             Due::Writing(post) if self.posts.contains_key(&post) => {
                 self.step(Event::Writing(post));
             }
@@ -484,10 +613,20 @@ impl World {
         }
     }
 
+    /// Whether this answers an `initialize` of the core's own with a version that no connection speaks.
+    fn names_another_version(&self, outcome: &Outcome) -> bool {
+        let Outcome::Response(response) = outcome else { return false };
+        let speaks = format!(r#""protocolVersion":{},"#, self.remote.speaks);
+        self.remote.speaks != self.plan.kind.version
+            && memmem::find(&response.body, speaks.as_bytes()).is_some()
+    }
+
     /// What belongs to a replaced stream or an abandoned POST acts nowhere (I7).
     fn stale(&mut self, event: Event) {
+        // A timer that is late acts in the same step.
+        let is_late = self.core.deadline().is_some_and(|Millis(at)| at <= self.now);
         let effects = self.step(event.clone());
-        let acts = effects.iter().any(|effect| !matches!(effect, Effect::Log(..)));
+        let acts = !is_late && effects.iter().any(|effect| !matches!(effect, Effect::Log(..)));
         if acts {
             self.checks.fail("I7", format!("{event:?} came too late and acted: {effects:?}"));
         }
@@ -514,6 +653,7 @@ impl World {
             return;
         };
         if asks == Asks::Reconnect {
+            self.is_for_good = false;
             self.openings.clear();
             self.connects.clear();
         }
@@ -523,6 +663,10 @@ impl World {
             _ => None,
         });
         self.roster.replied(&inquiry, reply, &mut self.checks);
+        // A timer that was due changed it after the reply.
+        if matches!(effects.last(), Some(Effect::Changed)) {
+            self.roster.changed();
+        }
     }
 
     fn write(&mut self, written: Written) {
@@ -558,6 +702,10 @@ impl World {
         self.connects.clear();
         let effects = self.step(Event::Line(Bytes::from(line)));
         if let Some(request) = request {
+            if self.is_for_good && self.checks.open().any(|open| open.number == request.number) {
+                let what = format!("the agent is gone for good, and this waits: {}", request.line);
+                self.checks.fail("V1", what);
+            }
             let is_refused = effects.iter().any(|effect| {
                 matches!(effect, Effect::Line(line) if memmem::find(line, b"with this id is open").is_some())
             });
@@ -596,7 +744,24 @@ impl World {
             | Fault::PostStatus(_) => !is_connect,
             _ => false,
         });
-        if self.plan.kind.is_socket && !is_connect {
+        let outage = self.outage().map(|refusal| match is_connect {
+            true => Fault::ConnectStatus(refusal),
+            false => Fault::PostStatus(refusal),
+        });
+        let is_on_socket = self.plan.kind.is_socket && !is_connect;
+        let fault = fault.or(outage.filter(|_| !is_on_socket));
+        if self.is_in_hole() {
+            let body = post.body.clone();
+            let flight = Flight { hangs: true, session: scope, is_answer, body };
+            self.posts.insert(post.id, flight);
+            let is_taken = !is_on_socket && self.rare.one_in(4);
+            if is_taken {
+                let delay = self.rare.between(1, 40);
+                self.after(delay, Due::Arrives(Box::new(post.clone()), Way::Silent));
+            }
+            return self.swallowed.0.push((post, is_taken));
+        }
+        if is_on_socket {
             let body = post.body.clone();
             let flight = Flight { hangs: false, session: scope, is_answer, body };
             self.posts.insert(post.id, flight);
@@ -684,7 +849,7 @@ impl World {
     /// A ping, which a server that lives answers.
     fn ping(&mut self, socket: &StreamId) {
         let reader = socket.generation.0;
-        let lives = |stream: &Stream| !stream.is_dead && !stream.is_closed && stream.held.is_none();
+        let lives = |stream: &Stream| stream.lives() && stream.held.is_none();
         if self.streams.get(&reader).is_some_and(lives) {
             self.queue_on(reader, StreamEvent::Comment, None);
         }
@@ -716,6 +881,10 @@ impl World {
 
     /// Connections in a row that deliver nothing come ever more slowly (I11).
     fn watch_connects(&mut self) {
+        if self.is_for_good {
+            self.checks
+                .fail("I11", "the agent speaks another version, and nobody asks to try again");
+        }
         self.connects.push_back(self.now);
         if self.connects.len() > 8
             && self.connects.pop_front().is_some_and(|first| first + 2_000 > self.now)
@@ -729,6 +898,7 @@ impl World {
         let session = post.session.as_ref().map(|session| &*session.0);
         let read = Body::read(&post.body).expect("the core posts JSON objects");
         let taken = self.remote.post(connection.as_deref(), session, &read, &post.body);
+        let named = taken.response.connection_id.clone();
         if taken.accepted {
             self.checks.taken(connection.as_deref(), session, &read, &post.body);
         }
@@ -745,6 +915,11 @@ impl World {
         // An answer on a stream may come before the 202.
         let delay =
             if self.plan.kind.answers_first { delay + self.chance.below(60) } else { delay };
+        if let Some(named) = named.filter(|_| way != Way::Silent && !self.plan.kind.is_socket)
+            && self.rare.one_in(2)
+        {
+            self.after(delay, Due::Named(post.id, named));
+        }
         match way {
             Way::Whole => {
                 self.after(delay, Due::Posted(post.id, Outcome::Response(taken.response)));
@@ -773,17 +948,15 @@ impl World {
                 Fault::GetUnsent | Fault::GetBroken | Fault::GetHangs | Fault::GetStatus(_)
             )
         });
+        let fault = fault.or(self.outage().map(Fault::GetStatus));
         let (delay, back) = (self.latency(), self.latency());
-        let stream = Stream {
-            id: open.stream.clone(),
-            last: self.now,
-            is_open: false,
-            is_closed: false,
-            is_dead: false,
-            hangs: fault == Some(Fault::GetHangs),
-            held: None,
-        };
+        let is_in_hole = self.is_in_hole();
+        let hangs = is_in_hole || fault == Some(Fault::GetHangs);
+        let stream = Stream { hangs, ..Stream::new(open.stream.clone(), self.now) };
         self.streams.insert(reader, stream);
+        if is_in_hole {
+            return self.swallowed.1.push(open);
+        }
         let failed = |reason: &str| StreamEvent::Failed(Outcome::Unsent(reason.into()));
         match fault {
             Some(Fault::GetUnsent) => {
@@ -818,15 +991,7 @@ impl World {
     /// The socket was there when `initialize` was answered.
     fn open_socket(&mut self, open: &Open) {
         let reader = open.stream.generation.0;
-        let stream = Stream {
-            id: open.stream.clone(),
-            last: self.now,
-            is_open: true,
-            is_closed: false,
-            is_dead: false,
-            hangs: false,
-            held: None,
-        };
+        let stream = Stream { is_open: true, ..Stream::new(open.stream.clone(), self.now) };
         self.streams.insert(reader, stream);
         if self.remote.get(&text(&open.connection.id), None, None, reader).is_err() {
             // It was closed meanwhile.
@@ -881,7 +1046,7 @@ impl World {
 
     fn beat(&mut self, reader: u64) {
         let Some(stream) = self.streams.get(&reader) else { return };
-        if stream.is_dead || stream.is_closed {
+        if stream.is_dead || stream.is_closed || stream.is_mute {
             return;
         }
         if stream.held.is_none() {
@@ -905,11 +1070,14 @@ impl World {
 
     /// The remote writes an event.
     fn put(&mut self, reader: u64, frame: Frame) {
-        if frame.at + HELD <= self.now {
+        let asked_at = self.streams.get(&reader).map(|stream| stream.asked_at);
+        // In the strict form no answer waits for the next stream (R11, R12).
+        let is_too_late = self.plan.flags.strict && asked_at.is_some_and(|at| frame.at <= at);
+        if frame.at + HELD <= self.now || is_too_late {
             self.checks.stalls(frame.number);
         }
         match self.streams.get_mut(&reader) {
-            Some(stream) if !stream.is_dead && !stream.is_closed => {
+            Some(stream) if !stream.is_dead && !stream.is_closed && !stream.is_mute => {
                 if let Some(held) = &mut stream.held {
                     self.checks.stalls(frame.number);
                     return held.push(frame);
@@ -919,6 +1087,10 @@ impl World {
         }
         let scope = self.streams.get(&reader).and_then(|stream| stream.id.session.clone());
         let session = scope.as_ref().map(|session| &*session.0);
+        let spoils = |fault| matches!(fault, Fault::Spoilt | Fault::SpoiltTooLarge);
+        if let Some(fault) = self.armed_for(session, spoils) {
+            return self.spoil(fault, reader, frame);
+        }
         if frame.id.is_some()
             && self.armed_for(session, |fault| fault == Fault::EventTwice).is_some()
         {
@@ -936,10 +1108,34 @@ impl World {
         self.queue_on(reader, message(frame.id, frame.data), Some(frame.number));
     }
 
+    /// An event does not come as it was. What was in it is in the log (R14), and whoever waits for it in
+    /// doubt (R9).
+    fn spoil(&mut self, fault: Fault, reader: u64, frame: Frame) {
+        if fault == Fault::Spoilt {
+            let part = Bytes::from_static(br#"{"jso"#);
+            return self.queue_on(reader, message(frame.id, part), None);
+        }
+        self.queue_on(reader, StreamEvent::TooLarge, None);
+        if frame.id.is_some() {
+            let end = StreamEvent::Message { data: None, id: frame.id };
+            self.queue_on(reader, end, None);
+        }
+    }
+
     fn queue_on(&mut self, reader: u64, event: StreamEvent, number: Option<usize>) {
         let delay = self.latency();
         let Some(stream) = self.streams.get_mut(&reader) else { return };
         stream.last = stream.last.max(self.now + delay);
+        if self.plan.kind.in_pieces && number.is_some() && self.rare.one_in(12) {
+            // One after another: a longer silence is the end of a replay (R12).
+            for _ in 0..self.rare.between(1, 3) {
+                let Some(stream) = self.streams.get_mut(&reader) else { return };
+                let at = stream.last;
+                stream.last += self.rare.pick(&[0, 1, 20]);
+                self.queue_at(at, Due::Stream(reader, StreamEvent::Progress, None));
+            }
+        }
+        let Some(stream) = self.streams.get_mut(&reader) else { return };
         let at = stream.last;
         self.queue_at(at, Due::Stream(reader, event, number));
     }
@@ -994,6 +1190,7 @@ impl World {
         if matches!(event, StreamEvent::Opened { .. }) {
             stream.is_open = true;
         }
+        stream.hears(self.now, matches!(event, StreamEvent::Comment));
         if is_over {
             stream.is_dead = true;
         }
@@ -1056,7 +1253,7 @@ impl World {
     fn end_stream(&mut self, reader: u64) {
         self.remote.reader_gone(reader);
         let Some(stream) = self.streams.get_mut(&reader) else { return };
-        if stream.is_dead || stream.is_closed {
+        if stream.is_dead || stream.is_closed || stream.is_mute {
             return;
         }
         for frame in stream.held.take().unwrap_or_default() {
@@ -1068,7 +1265,7 @@ impl World {
     /// A stream breaks: what is on its way is lost.
     fn break_stream(&mut self, reader: u64, reason: &str) {
         let Some(stream) = self.streams.get_mut(&reader) else { return };
-        if stream.is_dead || stream.is_closed {
+        if stream.is_dead || stream.is_closed || stream.is_mute {
             return;
         }
         stream.is_dead = true;
@@ -1105,6 +1302,7 @@ impl World {
                 **due = Due::Posted(post.id, Outcome::Broken("the agent ended".into()));
             }
         }
+        self.swallowed.0.iter_mut().for_each(|(_, is_over)| *is_over = true);
     }
 
     fn unhold(&mut self, reader: u64) {
@@ -1115,6 +1313,65 @@ impl World {
     }
 
     // Faults.
+
+    /// How everything is refused, while it is.
+    fn outage(&self) -> Option<Refusal> {
+        let is_away = self.now < self.network_back_at || self.is_in_hole();
+        self.outage.filter(|(until, _)| self.now < *until && !is_away).map(|(_, refusal)| refusal)
+    }
+
+    fn is_in_hole(&self) -> bool {
+        self.now < self.hole_until
+    }
+
+    /// The network delivers again: half of what it took goes on, and half breaks.
+    fn leave_hole(&mut self) {
+        if self.is_in_hole() {
+            return;
+        }
+        let held = |(reader, stream): (&u64, &Stream)| stream.held.is_some().then_some(*reader);
+        for reader in self.streams.iter().filter_map(held).collect::<Vec<_>>() {
+            if self.rare.one_in(2) {
+                self.unhold(reader);
+            } else {
+                self.break_stream(reader, "the network lost it");
+            }
+        }
+        let (posts, gets) = std::mem::take(&mut self.swallowed);
+        for (post, is_over) in posts {
+            let is_on_socket = self.plan.kind.is_socket && post.connection.is_some();
+            let goes_on = !is_over && self.rare.one_in(2);
+            // It may have been given up.
+            let Some(flight) = self.posts.get_mut(&post.id) else { continue };
+            flight.hangs = false;
+            if is_on_socket {
+                // Else it ends with its socket.
+                if !self.living(Target::Connection).is_empty() {
+                    self.write_to_socket(post, None);
+                }
+            } else if goes_on {
+                self.after(1, Due::Arrives(Box::new(post), Way::Whole));
+            } else {
+                let outcome = Outcome::Broken("the network lost it".into());
+                self.after(1, Due::Posted(post.id, outcome));
+            }
+        }
+        for open in gets {
+            let reader = open.stream.generation.0;
+            let goes_on = self.rare.one_in(2);
+            let Some(stream) = self.streams.get_mut(&reader) else { continue };
+            if stream.is_closed {
+                continue;
+            }
+            stream.hangs = false;
+            if goes_on {
+                self.after(1, Due::Get(Box::new(open)));
+            } else {
+                let event = StreamEvent::Failed(Outcome::Broken("the network lost it".into()));
+                self.after(1, Due::Stream(reader, event, None));
+            }
+        }
+    }
 
     fn armed_for(&mut self, session: Option<&str>, fits: impl Fn(Fault) -> bool) -> Option<Fault> {
         let index = self
@@ -1183,7 +1440,7 @@ impl World {
                     self.break_stream(reader, "the agent ended");
                 }
                 self.break_posts();
-                self.remote.restart();
+                self.remote.restart(self.editor.is_up);
                 self.remote.out.clear();
             }
             Fault::ConnectionForgotten => {
@@ -1217,6 +1474,38 @@ impl World {
                 }
             }
             Fault::Sleeps => self.sleep(),
+            Fault::Outage(refusal) => {
+                self.happened(fault);
+                self.outage = Some((self.now + self.rare.between(300, 60_000), refusal));
+            }
+            Fault::BlackHole => {
+                self.happened(fault);
+                let delay = self.rare.between(1_000, 90_000);
+                self.hole_until = self.hole_until.max(self.now + delay);
+                for reader in self.living(Target::Any) {
+                    if let Some(stream) = self.streams.get_mut(&reader) {
+                        stream.held.get_or_insert_default();
+                    }
+                }
+                self.after(delay, Due::HoleEnds);
+            }
+            Fault::Stopped if self.ended_at.is_none() => {
+                self.happened(fault);
+                let longest = if self.rare.one_in(4) { 60_000 } else { 4_900 };
+                self.stopped_until = Some(self.now + self.rare.between(60, longest));
+            }
+            Fault::Stopped => {}
+            Fault::StreamFreezes => {
+                // What shows no heartbeats could be dead for ever.
+                let is_socket = self.plan.kind.is_socket;
+                let must_be_noticed = |stream: &Stream| is_socket || stream.shows_heartbeats();
+                let frozen = self.living(target).into_iter();
+                let mut frozen = frozen.filter(|it| must_be_noticed(&self.streams[it]));
+                if let Some(reader) = frozen.next() {
+                    self.happened(fault);
+                    self.freeze(reader);
+                }
+            }
             Fault::SlowEditor => {
                 self.happened(fault);
                 let delay = self.chance.between(100, 8_000);
@@ -1234,6 +1523,14 @@ impl World {
         }
     }
 
+    fn freeze(&mut self, reader: u64) {
+        let Some(stream) = self.streams.get_mut(&reader) else { return };
+        stream.is_mute = true;
+        for frame in stream.held.take().unwrap_or_default() {
+            self.is_lost(frame.number, frame.id.is_some());
+        }
+    }
+
     fn nuisance(&self, fault: Fault, reader: u64) -> Option<StreamEvent> {
         let data = match fault {
             Fault::TooLargeEvent => return Some(StreamEvent::TooLarge),
@@ -1247,24 +1544,35 @@ impl World {
         Some(message(None, Bytes::from(data)))
     }
 
-    /// The machine sleeps for eight hours: nothing moves, and every stream is dead afterwards.
+    /// The machine sleeps: nothing moves, and afterwards every stream is dead, or some are, or none. What
+    /// had come before may be there to be read.
     fn sleep(&mut self) {
         self.happened(Fault::Sleeps);
+        let length = self.rare.pick(&[6_000, 90_000, NIGHT, NIGHT]);
         let queue = std::mem::take(&mut self.queue);
-        self.queue = queue.into_iter().map(|((at, n), due)| ((at + NIGHT, n), due)).collect();
-        self.slept += NIGHT;
-        self.now += NIGHT;
+        self.queue = queue.into_iter().map(|((at, n), due)| ((at + length, n), due)).collect();
+        self.slept += length;
+        self.now += length;
+        self.written += length;
+        self.streams.values_mut().for_each(|stream| stream.last += length);
         let is_forgotten = self.chance.one_in(2);
-        for (reader, stream) in &mut self.streams {
-            if stream.is_open {
-                stream.is_dead = true;
-                self.remote.reader_gone(*reader);
+        let (survives, had_come) = (self.rare.below(4), self.rare.one_in(2));
+        let open = |(reader, stream): (&u64, &Stream)| stream.is_open.then_some(*reader);
+        for reader in self.streams.iter().filter_map(open).collect::<Vec<_>>() {
+            if survives == 2 || survives == 3 && self.rare.one_in(2) {
+                continue;
             }
+            if had_come {
+                self.freeze(reader);
+            } else if let Some(stream) = self.streams.get_mut(&reader) {
+                stream.is_dead = true;
+            }
+            self.remote.reader_gone(reader);
         }
         if is_forgotten {
             self.remote.forget_all();
-            self.remote.out.clear();
         }
+        self.carry_out();
         self.step(Event::Woke);
     }
 
@@ -1275,6 +1583,9 @@ impl World {
         self.phase = Phase::Calm;
         self.armed.clear();
         self.network_back_at = 0;
+        self.outage = None;
+        self.hole_until = 0;
+        self.leave_hole();
         self.editor_reads_at = 0;
         self.after(0, Due::Read);
         self.remote.is_brisk = true;
@@ -1325,7 +1636,7 @@ impl World {
                 self.after(PROBED, Due::Probe(2));
             }
             2 => {
-                let deed = if self.plan.kind.loads { Deed::Load } else { Deed::Resume };
+                let deed = if self.remote.loads() { Deed::Load } else { Deed::Resume };
                 for session in sessions {
                     let id = &self.editor.sessions[usize::from(session)];
                     if !self.editor.sound.contains(id) && self.remote.knows(id) {
