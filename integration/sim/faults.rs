@@ -277,9 +277,10 @@ impl Plan {
         }
     }
 
-    /// Whether the machine sleeps in it.
-    pub fn sleeps(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action.what, What::Fault(Fault::Sleeps, _)))
+    /// How often the machine sleeps in it.
+    pub fn nights(&self) -> u64 {
+        let is_night = |action: &&Action| matches!(action.what, What::Fault(Fault::Sleeps, _));
+        self.actions.iter().filter(is_night).count() as u64
     }
 
     /// Whether nothing goes wrong in it.
