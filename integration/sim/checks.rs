@@ -91,6 +91,9 @@ pub struct Checks {
     open: BTreeMap<String, Rc<Request>>,
     /// The sessions that the editor ever closed: what it still asks of them may fail.
     closed: BTreeSet<String>,
+    /// The sessions that the editor was told are lost: it misses what they still say until it has one
+    /// of them again (V9).
+    lost_sessions: BTreeSet<String>,
     /// The bytes of every message of the editor, by number.
     lines: BTreeMap<u64, String>,
     /// The sessions with a gap, and the editor's newest message when it was told of.
@@ -141,6 +144,8 @@ pub struct Checks {
     pub is_connected: bool,
     /// The loads of the core's own, by session: what comes meanwhile is taken for their replay (V3).
     own_loads: BTreeMap<String, Vec<OwnLoad>>,
+    /// The ids of the core's own requests: the editor may use one later.
+    own_ids: BTreeSet<String>,
     /// The sessions of which a gap was logged, and nothing was seen since (V11).
     gapped: BTreeSet<String>,
     /// The sessions that the editor may know of.
@@ -154,7 +159,7 @@ struct Loss {
     at: u64,
     session: Option<String>,
     number: usize,
-    /// It has an id, and is sent again unless the server has forgotten it.
+    /// It has an id and the core one before it, so it is sent again unless the server has forgotten it.
     is_numbered: bool,
 }
 
@@ -368,6 +373,9 @@ impl Checks {
             None => return,
         };
         let is_for_good = !PASSES.iter().any(|words| text.contains(words));
+        if level == Level::Error {
+            self.lost_sessions.extend(session.map(str::to_owned));
+        }
         self.complaints.push(Complaint { at: now, of, is_for_good });
     }
 
@@ -514,6 +522,10 @@ impl Checks {
 
     /// What a result that the editor sees means to the rules.
     fn succeeded(&mut self, request: &Request, text: &str) {
+        let has_it = ["session/prompt", "session/load", "session/resume"];
+        if let Some(session) = request.session.as_ref().filter(|_| has_it.contains(&&*request.method)) {
+            self.lost_sessions.remove(session);
+        }
         match (request.method.as_str(), &request.session) {
             ("session/new", _) => {
                 let named = text.split("\"sessionId\":\"").nth(1);
@@ -522,6 +534,7 @@ impl Checks {
                     // Nothing was told of this one, if there was another under its id.
                     self.told.remove(session);
                     self.gapped.remove(session);
+                    self.lost_sessions.remove(session);
                     self.known.insert(session.to_owned());
                 }
             }
@@ -628,6 +641,9 @@ impl Checks {
             self.fail("R10", format!("nobody has cancelled this: {text}"));
         }
         let of = Whose::One(request.session.clone());
+        if kind == "session_lost" || kind == "conflict" {
+            self.lost_sessions.extend(request.session.clone());
+        }
         let is_for_good =
             ["connection_lost", "session_lost", "stream_lost", "conflict"].contains(&&*kind);
         self.complaints.push(Complaint { at: now, of, is_for_good });
@@ -685,6 +701,7 @@ impl Checks {
             }
             return None;
         }
+        self.own_ids.insert(id.to_owned());
         if self.open.contains_key(id) {
             self.fail("I9", format!("the core's own request has the id of an open one: {id}"));
         }
@@ -817,15 +834,21 @@ impl Checks {
 
     /// The network lost a message of the remote, when its stream broke, or was dropped. An answer that
     /// nobody waits for any more is no loss: its request was answered with the error that tells. Nor is
-    /// a replay that nobody was to see, or what a session that the editor closed still says.
+    /// a replay that nobody was to see, or what a session still says that the editor closed, or was told
+    /// is lost; and a gap that was told grows until something comes (V11).
     pub fn lost(&mut self, at: u64, number: usize, is_numbered: bool, sent: &[Sent]) {
         let Sent { session, sort, .. } = &sent[number];
         let is_no_loss = match sort {
-            Sort::Answer(id) => !self.open.contains_key(id),
+            Sort::Answer(id) => self.own_ids.contains(id) || !self.open.contains_key(id),
             Sort::Replay { own } => *own,
             _ => false,
         };
-        if is_no_loss || session.as_ref().is_some_and(|session| self.closed.contains(session)) {
+        let is_over = |session: &String| {
+            self.closed.contains(session)
+                || self.lost_sessions.contains(session)
+                || self.gapped.contains(session)
+        };
+        if is_no_loss || session.as_ref().is_some_and(is_over) {
             return;
         }
         self.losses.push(Loss { at, session: session.clone(), number, is_numbered });

@@ -48,6 +48,8 @@ pub struct World {
     /// When what was last written to the socket arrives: what follows does not come before.
     written: u64,
     streams: BTreeMap<u64, Stream>,
+    /// The sessions of whose streams the core has a cursor.
+    cursors: BTreeSet<Option<String>>,
     /// When each stream that delivers nothing any more was lost or dropped.
     gone: BTreeMap<u64, u64>,
     /// Until then nothing of a stream reaches the core: the editor does not read.
@@ -186,6 +188,7 @@ impl World {
             posts: BTreeMap::new(),
             written: 0,
             streams: BTreeMap::new(),
+            cursors: BTreeSet::new(),
             gone: BTreeMap::new(),
             editor_reads_at: 0,
             unread: VecDeque::new(),
@@ -780,6 +783,9 @@ impl World {
         let reader = open.stream.generation.0;
         self.link_epochs = self.link_epochs.max(open.stream.epoch.0);
         self.connection = Some(open.connection.id.clone());
+        if open.cursor.is_none() {
+            self.cursors.remove(&session.map(str::to_owned));
+        }
         self.watch_openings(&open.stream.session);
         if self.plan.kind.is_socket {
             return self.open_socket(&open);
@@ -1015,7 +1021,10 @@ impl World {
             stream.is_dead = true;
         }
         let id = stream.id.clone();
-        if let StreamEvent::Message { data, .. } = &event {
+        if let StreamEvent::Message { data, id: numbered } = &event {
+            if numbered.is_some() {
+                self.cursors.insert(id.session.as_ref().map(|session| session.0.to_string()));
+            }
             self.openings.remove(&id.session);
             self.connects.clear();
             self.is_asked(&id, number.or_else(|| number_of(data.as_ref()?)));
@@ -1048,7 +1057,10 @@ impl World {
         if self.ended_at.is_none() {
             // Once the editor is gone there is nobody to lose it.
             let at = self.gone.get(&reader).copied().unwrap_or(self.now);
-            self.checks.lost(at, number, is_numbered, &self.remote.sent);
+            let sent = &self.remote.sent[number];
+            let session = if self.plan.kind.is_socket { None } else { sent.session.as_deref() };
+            let is_resent = is_numbered && self.cursors.contains(&session.map(str::to_owned));
+            self.checks.lost(at, number, is_resent, &self.remote.sent);
         }
     }
 
