@@ -16,6 +16,13 @@ impl Core {
         }
         let was_attached = session.attached;
         step.log(Level::Warn, failure.message.as_str());
+        if self.ledger.is_ending(scope) {
+            // That nobody has its stream is what was asked for (V8).
+            self.close_stream(scope, step);
+            return self.doubt_sent(scope, step);
+        }
+        self.tell_cut_short(scope, step);
+        let Some(session) = self.sessions.get_mut(scope) else { return };
         session.stream.start_over();
         session.held.retain(|held| self.ledger.ends_something(&held.request));
         self.close_stream(scope, step);
@@ -41,8 +48,7 @@ impl Core {
     /// The agent has lost a session, and with it what it asked and what it was doing. Of a turn that goes on
     /// behind its answered prompt no error tells (V11).
     pub(super) fn forget_turn(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        self.discard_answers(scope);
-        self.withdraw(scope, None, step);
+        self.drop_questions(scope, step);
         let Some(session) = self.sessions.get_mut(scope) else { return };
         let was_running = std::mem::take(&mut session.is_running);
         if let Some(id) = scope.as_ref().filter(|_| was_running && self.speaks_version_2()) {
@@ -75,8 +81,10 @@ impl Core {
         self.fail_each(sent, failure, step);
     }
 
-    /// The answers of a failed session go nowhere, least of all to another connection (C4).
-    fn discard_answers(&mut self, scope: &Scope) {
+    /// The agent waits no longer for what it asked. The answers of a failed session go nowhere, least of all
+    /// to another connection (C4).
+    pub(super) fn drop_questions(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.withdraw(scope, None, step);
         let Some(session) = self.sessions.get_mut(scope) else { return };
         for answer in session.answers.queue.drain(..) {
             self.queued_bytes -= answer.body.len();

@@ -12,7 +12,7 @@ use super::{Core, End, Level, Millis, Step, limits, name};
 impl Core {
     /// A stream has ended. Whether it is to be opened again.
     pub(super) fn doubt(&mut self, scope: &Scope, end: &End, step: &mut Step<'_>) -> bool {
-        let sent = self.ledger.sent_of(scope.as_ref());
+        let sent = self.sent_on(scope);
         // Where our own question to the connection is under way, that is what ended its stream (R8).
         let is_replaced = scope.is_none() && self.is_asking_connection();
         let is_reopened = !self.settings.strict || sent.is_empty() || is_replaced;
@@ -30,7 +30,7 @@ impl Core {
 
     /// The answers to what was sent may never come (R9).
     pub(super) fn doubt_sent(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let mut sent = self.ledger.sent_of(scope.as_ref());
+        let mut sent = self.sent_on(scope);
         if scope.is_none() {
             // Their answers come on either stream (R1).
             sent.extend(self.sent_on_either());
@@ -53,7 +53,7 @@ impl Core {
 
     /// Arms what ends the doubt, whatever comes: silence, or a cancel that is not confirmed, which neither a
     /// stream that breaks again and again nor an editor that cancels again puts off (R10).
-    fn expect_answers(&mut self, scope: &Scope, step: &Step<'_>) {
+    pub(super) fn expect_answers(&mut self, scope: &Scope, step: &Step<'_>) {
         let Some(session) = self.sessions.get(scope) else { return };
         let (orphan, confirm) = (Timer::Orphan(scope.clone()), Timer::Confirm(scope.clone()));
         match session.doubted.values().min() {
@@ -90,12 +90,31 @@ impl Core {
         }
     }
 
+    /// The sent requests that are answered on a stream if on any: on the connection's those of sessions
+    /// that have none of their own, too.
+    fn sent_on(&self, scope: &Scope) -> Vec<RequestId> {
+        let mut sent = self.ledger.sent_of(scope.as_ref());
+        if scope.is_none() {
+            for of in self.absent_scopes() {
+                sent.extend(self.ledger.sent_of(of.as_ref()));
+            }
+        }
+        sent
+    }
+
+    /// The sessions whose messages come on the connection's stream (L6).
+    pub(super) fn absent_scopes(&self) -> Vec<Scope> {
+        let absent = self.sessions.iter().filter(|(_, session)| session.stream.is_absent());
+        absent.map(|(scope, _)| scope.clone()).filter(Scope::is_some).collect()
+    }
+
     /// The sent requests that are of a session and may be answered on the connection's stream.
     fn sent_on_either(&self) -> Vec<RequestId> {
         let is_attached = |scope: &Scope| self.sessions.get(scope).is_some_and(|it| it.attached);
         let is_either = |id: &RequestId| {
             self.ledger.place_of(id).is_some_and(|(method, scope)| {
-                method.mends() || method == Method::EndSession || !is_attached(scope)
+                let ends = method.mends() || method == Method::EndSession;
+                ends || !is_attached(scope) || !self.answers_apart
             })
         };
         self.ledger.sent().into_iter().filter(is_either).collect()
@@ -154,6 +173,14 @@ impl Core {
         }
     }
 
+    /// An answer to the agent's question did not reach it: it may wait for it for ever (I19).
+    pub(super) fn answer_missed(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        self.doubt_sent(scope, step);
+        if let Some(id) = scope {
+            self.tell_gap(id, "An answer to the agent could not be delivered; if nothing more comes, cancel this turn and ask again.", step);
+        }
+    }
+
     /// The editor cancels a session's turn.
     pub(super) fn cancelled(&mut self, scope: &Scope, step: &Step<'_>) {
         // It may be in doubt with either stream (R1).
@@ -167,9 +194,14 @@ impl Core {
     /// A message that could not be read may have been an answer (I19): on a stream to what was sent there,
     /// on a socket to anything.
     pub(super) fn doubt_answers(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        if !self.is_socket() {
-            return self.doubt_sent(scope, step);
+        match self.is_socket() {
+            true => self.doubt_everywhere(step),
+            false => self.doubt_sent(scope, step),
         }
+    }
+
+    /// Whatever was sent may never be answered.
+    pub(super) fn doubt_everywhere(&mut self, step: &mut Step<'_>) {
         let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
         for scope in scopes {
             self.doubt_sent(&scope, step);

@@ -106,6 +106,11 @@ impl Failure {
         Self { body, ..Self::new(kind, delivery, close.to_string()) }
     }
 
+    /// Whether the network broke or the remote is not ready (L3): the next try may be better.
+    pub fn may_pass(&self) -> bool {
+        self.delivery == Some(Delivery::Unknown) || matches!(self.status, Some(502..=504))
+    }
+
     /// The error answer to the request with this id (raw JSON), as a line.
     pub fn answer(&self, id: &str, session: Option<&SessionId>) -> Bytes {
         #[derive(Serialize)]

@@ -58,7 +58,7 @@ pub const SILENCE_LEAST: Millis = Millis(10_000);
 /// How long after a sleep what had come before it is read (L11).
 pub const WAKING: Millis = Millis(250);
 /// A timer that comes so late comes after a sleep, or a stop of the process (L11).
-pub const LATE: Millis = Millis(5_000);
+pub const LATE: Millis = Millis(1_000);
 /// How long the remote gets after such a time before anything is given up because it did not come (L11).
 pub const CATCHING_UP: Millis = Millis(5_000);
 /// Where streams were not read for so long, they are read for as long before what did not come says anything

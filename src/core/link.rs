@@ -243,6 +243,7 @@ impl Core {
         self.timers.disarm(&Timer::Retry);
         self.epoch = Epoch(self.epoch.0 + 1);
         self.link = Link::Up(connection);
+        self.up_since = step.now;
         self.roster.unconnected = None;
         step.log(Level::Info, "connected to the remote agent");
         self.sessions.entry(None).or_default();

@@ -180,7 +180,7 @@ struct Envelope<'a> {
     method: Option<&'a RawValue>,
     params: Option<Params<'a>>,
     result: bool,
-    error: bool,
+    error: Option<&'a RawValue>,
     /// One of the members above stands twice: peers would not agree on what the message says.
     ambiguous: bool,
 }
@@ -213,8 +213,10 @@ impl<'a> Envelope<'a> {
                     None => Message::Notification { method, params },
                 })
             }
-            (None, Some(id)) if self.result || self.error => {
-                Ok(Message::Answer { id, is_error: self.error })
+            (None, Some(id)) if self.result || self.error.is_some() => {
+                // Some write every member that an answer can have.
+                let is_null = self.error.is_none_or(|error| error.get() == "null");
+                Ok(Message::Answer { id, is_error: !(self.result && is_null) })
             }
             (None, _) => Err(wrong()),
         }
@@ -252,10 +254,7 @@ impl<'de> Visitor<'de> for EnvelopeVisitor {
                     map.next_value::<IgnoredAny>()?;
                     std::mem::replace(&mut envelope.result, true)
                 }
-                Member::Error => {
-                    map.next_value::<IgnoredAny>()?;
-                    std::mem::replace(&mut envelope.error, true)
-                }
+                Member::Error => envelope.error.replace(map.next_value()?).is_some(),
                 Member::Session | Member::Request | Member::Other => {
                     map.next_value::<IgnoredAny>()?;
                     false
@@ -416,6 +415,9 @@ mod tests {
             (r#"{"jsonrpc":"2.0","m\u0065thod":"a\n"}"#, "notification a\n None"),
             (r#"{"jsonrpc":"2.0","id":1.0,"result":null}"#, "answer 1.0 false"),
             (r#"{"jsonrpc":"2.0","id":"x","error":{}}"#, r#"answer "x" true"#),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":null}"#, "answer 1 false"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{}}"#, "answer 1 true"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, "answer 1 true"),
             (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, "answer null true"),
             (
                 r#"{"jsonrpc":"2.0","id":-12345678901234567890123,"result":1e400}"#,

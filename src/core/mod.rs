@@ -90,12 +90,16 @@ pub struct Core {
     sessions: BTreeMap<Scope, Session>,
     /// How the first connection was opened, for those that follow.
     opening: Opening,
-    /// The delays before a lost connection is replaced, until a stream shows that one serves (L12).
+    /// The delays before a lost connection is replaced, until one has lived for a while (L12).
     losses: Backoff,
+    /// Since when there is this connection.
+    up_since: Millis,
     /// What is kept of the socket, and of those before it (W).
     socket: Socket,
     /// The server numbers answers too, so that a numbered stream can lose nothing (R9).
     numbers_answers: bool,
+    /// The last turn that ended was answered on its session's own stream, and not on the connection's (R1).
+    answers_apart: bool,
     /// The editor's last successful sign-in (V4).
     signed_in: Option<Bytes>,
     /// Our own requests that have no answer yet.
@@ -141,8 +145,10 @@ impl Core {
             sessions: BTreeMap::new(),
             opening: Opening::default(),
             losses: Backoff::default(),
+            up_since: Millis(0),
             socket: Socket::default(),
             numbers_answers: false,
+            answers_apart: false,
             signed_in: None,
             own: BTreeMap::new(),
             own_ids: 0,
@@ -200,10 +206,11 @@ impl Core {
             Event::Inquiry(ticket, inquiry) => self.inquire(ticket, inquiry, step),
             Event::Rpc(ticket, response) => self.rpc_answered(ticket, &response, step),
             Event::Deleted(outcome) => self.deleted(&outcome, step),
-            Event::Timer => {}
-        }
-        while let Some(timer) = self.timers.take_due(now) {
-            self.due(timer, step);
+            Event::Timer => {
+                while let Some(timer) = self.timers.take_due(now) {
+                    self.due(timer, step);
+                }
+            }
         }
         self.go_on_leaving(step);
         self.tell_news(step);
@@ -348,7 +355,7 @@ pub enum Event {
     Rpc(Ticket, Bytes),
     /// The DELETE has ended, however it ended.
     Deleted(Outcome),
-    /// The time of [`Core::deadline`] has come.
+    /// The time of [`Core::deadline`] has come, and what came before it was told.
     Timer,
 }
 

@@ -81,8 +81,14 @@ impl Core {
         }
         let is_full = self.is_full(LaneName::Messages);
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        if session.messages.posting.is_some() || session.messages.queue.is_empty() {
+        if session.messages.queue.is_empty() {
             return;
+        }
+        if session.messages.posting.is_some() {
+            // What waits for our restore has its time from the beginning (R1).
+            return if session.is_restoring() {
+                self.hold(scope, step)
+            };
         }
         match session.stream.state {
             _ if session.messages.resting || session.must_wait() => self.hold(scope, step),
@@ -98,6 +104,12 @@ impl Core {
                 session.messages.held_since = None;
                 self.timers.disarm(&Timer::Hold(scope.clone()));
                 self.crowd(scope);
+            }
+            StreamState::Open { .. } | StreamState::Absent | StreamState::Unknown
+                if session.is_restoring() =>
+            {
+                self.hold(scope, step);
+                self.post_next(scope, LaneName::Messages, step);
             }
             StreamState::Open { .. } | StreamState::Absent | StreamState::Unknown => {
                 if session.messages.trouble.is_none() {
@@ -424,7 +436,17 @@ impl Core {
                 format!("a POST of {} was answered with HTTP {}", name(scope), response.status);
             step.log(Level::Debug, text);
         }
-        let verdict = verdict(&mut message, outcome, self.settings.can_renew);
+        let verdict = match verdict(&mut message, outcome, self.settings.can_renew) {
+            // An answer does no harm twice, and the agent waits for it (V6).
+            Verdict::Failed(failure)
+                if matches!(message.waiter, Waiter::Question(_))
+                    && failure.may_pass()
+                    && step.now < message.since.plus(self.settings.hold) =>
+            {
+                Verdict::Again(Again::Later(None), (failure.kind, failure.message))
+            }
+            verdict => verdict,
+        };
         match verdict {
             Verdict::Again(again, trouble) if !self.is_given_up(&message.waiter) => {
                 return self.post_again(scope, lane, message, &again, trouble, step);
@@ -439,7 +461,13 @@ impl Core {
         }
         match verdict {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
-            Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
+            Verdict::Failed(failure) => {
+                let is_missed = lane == LaneName::Answers && !self.is_given_up(&message.waiter);
+                self.fail_message(&message, &failure, step);
+                if is_missed {
+                    self.answer_missed(scope, step);
+                }
+            }
             // The next way of a restore may be the load that is asked for (C3).
             Verdict::Conflict(failure) if matches!(message.waiter, Waiter::Own(_)) => {
                 self.fail_message(&message, &failure, step);
@@ -566,10 +594,17 @@ impl Core {
             let failure = Failure::new(Kind::TooLarge, Delivery::Accepted, reason);
             return self.fail_message(message, &failure, step);
         }
-        if let Ok(Message::Answer { id: answered, is_error }) = message::read(&response.body)
-            && answered.key() == *id
-        {
-            self.settle(id, &response.body, is_error, &None, step);
+        match message::read(&response.body) {
+            Ok(Message::Answer { id: answered, is_error }) if answered.key() == *id => {
+                self.settle(id, &response.body, is_error, &None, step);
+            }
+            Ok(Message::Answer { id: answered, is_error: true })
+                if self.is_of_nothing(answered) =>
+            {
+                let reason = "the remote agent could not read this message";
+                self.fail_message(message, &Failure::refused(Kind::Http, reason, response), step);
+            }
+            _ => {}
         }
     }
 }

@@ -30,8 +30,13 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.suspected = Some(failure);
         }
-        if self.probe.is_none() {
-            self.ask_connection(step);
+        if self.probe.is_some() {
+            return;
+        }
+        let own = self.sessions.get(&None).map(|own| &own.stream.state);
+        match own {
+            Some(StreamState::Opening(_)) => self.probe = Some(Probe::Opening),
+            _ => self.ask_connection(step),
         }
     }
 

@@ -10,7 +10,7 @@ use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
 use super::posts::{Posting, is_json};
 use super::requests::OWN_REQUEST;
-use super::session::{Backoff, LaneName, Queued, Renewal, Scope, Session, Standing, Waiter};
+use super::session::{Backoff, Held, LaneName, Queued, Renewal, Scope, Session, Standing, Waiter};
 use super::timers::Timer;
 use super::{
     Connection, Core, Effect, Level, Millis, Outcome, Post, PostId, Response, SessionId, Step,
@@ -90,7 +90,11 @@ impl Core {
         if let Some(failure) = refused {
             return self.stop_reconnecting(failure, step);
         }
-        // A server that takes every `initialize` and knows no connection is not asked in a storm.
+        // A server that takes every `initialize` and loses the connection is not asked in a storm, however
+        // much it shows meanwhile: each may be an agent that was started.
+        if self.up_since.plus(limits::HEALTHY_AFTER) <= step.now {
+            self.losses.reset();
+        }
         match self.losses.next(&mut self.chance) {
             Millis(0) => self.reconnect(step),
             delay => self.timers.arm(Timer::Retry, step.now.plus(delay)),
@@ -110,6 +114,11 @@ impl Core {
     fn drop_posts(&mut self, step: &mut Step<'_>) {
         for (post, posting) in std::mem::take(&mut self.posts) {
             step.out.push(Effect::Abandon(post));
+            if let Posting::Message(scope, lane, _) = &posting
+                && let Some(session) = self.sessions.get_mut(scope)
+            {
+                session.lane(*lane).posting = None;
+            }
             if let Posting::Message(_, _, message) = posting {
                 self.queued_bytes -= message.body.len();
                 if message.waiter == Waiter::Nobody {
@@ -127,6 +136,9 @@ impl Core {
 
     /// Answers the requests that were sent.
     fn fail_sent(&mut self, why: &str, step: &mut Step<'_>) {
+        for scope in self.sessions.keys().cloned().collect::<Vec<_>>() {
+            self.tell_cut_short(&scope, step);
+        }
         let held: Vec<_> =
             self.sessions.values_mut().flat_map(|session| session.held.drain(..)).collect();
         for held in held {
@@ -307,6 +319,17 @@ impl Core {
         }
     }
 
+    /// A session loses a stream that is away. A turn whose answer is here may have said more before that
+    /// (V11).
+    pub(super) fn tell_cut_short(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let (Some(id), Some(session)) = (scope, self.sessions.get(scope)) else { return };
+        let is_turn = |held: &Held| self.ledger.turn_of(&held.request).is_some();
+        let is_owed = session.stream.owes_turn || session.held.iter().any(is_turn);
+        if session.stream.is_coming() && is_owed {
+            self.tell_gap(id, "The agent's stream was lost in the middle of this turn; the rest of its output may be missing.", step);
+        }
+    }
+
     /// Tells once, in the conversation, that something may be missing from it (V11).
     pub(super) fn tell_gap(&mut self, session: &SessionId, text: &str, step: &mut Step<'_>) {
         let stream =
@@ -384,15 +407,16 @@ impl Session {
         self.stream.forget_connection();
         for lane in [LaneName::Messages, LaneName::Answers] {
             let lane = self.lane(lane);
-            lane.posting = None;
             lane.resting = false;
-            lane.held_since = None;
             lane.trouble = None;
             lane.backoff.reset();
         }
         let is_of_it = |message: &&Queued| matches!(message.waiter, Waiter::Own(_) | Waiter::Stop);
         let bytes = self.messages.queue.iter().filter(is_of_it).map(|it| it.body.len()).sum();
         self.messages.queue.retain(|message| !is_of_it(&message));
+        if self.messages.queue.is_empty() {
+            self.messages.held_since = None;
+        }
         bytes
     }
 }

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::Deserialize;
 
 use super::editor::is_header_value;
 use super::error::{Delivery, Failure, Kind};
-use super::message::{self, Id, Message, Params, RequestId};
+use super::message::{self, Id, Malformed, Message, Params, RequestId};
 use super::methods::{self, Method};
 use super::requests::{Asked, OpenRequest};
 use super::session::{Mended, Scope, Setup, Standing};
@@ -63,21 +64,48 @@ impl Core {
                 self.retire_if_idle(&scope, step);
                 step.line(message::as_line(data));
             }
-            Ok(Message::Answer { id, is_error }) => {
-                self.numbers_answers |= is_numbered;
-                self.settle(&id.key(), &data, is_error, scope, step);
+            Ok(Message::Answer { id, is_error: true }) if self.is_of_nothing(id) => {
+                // JSON-RPC 2.0, 5.1: it answers what the agent could not read.
+                let text = String::from_utf8_lossy(&data);
+                step.log(Level::Warn, format!("the agent could not read something: {text}"));
+                self.doubt_everywhere(step);
             }
-            Err(_) => {
+            Ok(Message::Answer { id, is_error }) => {
+                let id = id.key();
+                self.note_answer(&id, scope, is_numbered);
+                self.settle(&id, &data, is_error, scope, step);
+            }
+            Err(malformed) => {
                 let who = name(scope);
                 let what =
                     format!("dropped an event that is no JSON-RPC message, on the stream of {who}");
                 step.log(Level::Warn, what);
-                // It may have been an answer (I19), where it begins as a message.
-                if data.trim_ascii_start().starts_with(b"{") {
+                // It may have been an answer (I19): where it begins as a message and is cut, or has an id.
+                let is_cut = malformed == Malformed::NotJson;
+                let may_be_one = is_cut || memmem::find(&data, br#""id""#).is_some();
+                if may_be_one && data.trim_ascii_start().starts_with(b"{") {
                     self.doubt_answers(scope, step);
                 }
             }
         }
+    }
+
+    /// Learns from an answer how the server gives them: numbered or not (R9), and where (R1).
+    fn note_answer(&mut self, id: &RequestId, came_on: &Scope, is_numbered: bool) {
+        self.numbers_answers |= is_numbered;
+        if let Some(scope) = self.ledger.turn_of(id).map(Some)
+            && self.sessions.get(&scope).is_some_and(|it| it.attached && !it.stream.is_absent())
+        {
+            self.answers_apart = scope == *came_on;
+        }
+        if let Some(session) = self.sessions.get_mut(came_on) {
+            session.stream.numbers_answers = Some(is_numbered);
+        }
+    }
+
+    /// Whether an answer has no id by which its request could be known.
+    pub(super) fn is_of_nothing(&self, id: Id<'_>) -> bool {
+        id.raw() == "null" && !self.ledger.is_open(&id.key())
     }
 
     /// A question of the agent goes to the editor under an id of ours (P4). Its answer goes to the
@@ -188,6 +216,10 @@ impl Core {
             }
             Method::EndSession => self.closed(request, step),
             method if method.attaches() => {
+                if method.mends() {
+                    // It has done what ours was for (V7).
+                    self.drop_restore(&request.session);
+                }
                 if let Some(session) = self.sessions.get_mut(&request.session) {
                     session.attached = true;
                     if method.mends() && matches!(session.standing, Standing::Failed(_)) {
@@ -251,7 +283,7 @@ impl Core {
         session.standing = Standing::Sound;
         session.stream.start_over();
         self.close_stream(scope, step);
-        self.withdraw(scope, None, step);
+        self.drop_questions(scope, step);
         let failure = ended(scope, why);
         self.fail_sent_of(scope, &failure, step);
         self.fail_waiting(scope, &failure, step);

@@ -89,12 +89,11 @@ impl Core {
         is_error: bool,
         step: &mut Step<'_>,
     ) {
-        let Some(session) = self.sessions.get_mut(scope) else { return };
         if self.own.contains_key(request) {
             // It is answered, and waits for the replay alone (V2).
-            let until = step.now.plus(limits::RESTORE_TIMEOUT);
-            self.timers.arm(Timer::Restore(scope.clone()), until);
+            self.step_begins(scope, step);
         }
+        let Some(session) = self.sessions.get_mut(scope) else { return };
         let (request, answer) = (request.clone(), answer.clone());
         session.held.push(Held { request, answer, is_error, since: step.now });
         self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_QUIET));
@@ -125,7 +124,7 @@ impl Core {
     }
 
     /// Something came on a session's stream: what waits for its silence waits on, but not for ever.
-    pub(super) fn not_quiet(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    pub(super) fn not_quiet(&mut self, scope: &Scope, step: &Step<'_>) {
         let Some(session) = self.sessions.get(scope) else { return };
         let draining = session.draining.map(|since| since.plus(limits::REPLAY_WAIT));
         let held = session.held.iter().map(|held| held.since.plus(self.patience(held)));
@@ -141,23 +140,6 @@ impl Core {
             true => limits::OWN_REPLAY_WAIT,
             false => limits::REPLAY_WAIT,
         }
-    }
-
-    /// The editor keeps up again: the time since `since` does not count for what waits for silence, for
-    /// the stream, or for a restore.
-    pub(super) fn listens_again(&mut self, scope: &Scope, since: Millis, step: &mut Step<'_>) {
-        let Some(session) = self.sessions.get_mut(scope) else { return };
-        let deaf = Millis(step.now.0 - since.0);
-        let waiting = session.held.iter_mut().map(|held| &mut held.since);
-        let restore = match &mut session.standing {
-            Standing::Restoring(restore) => restore.since.as_mut(),
-            _ => None,
-        };
-        let waiting = waiting.chain(&mut session.messages.held_since).chain(restore);
-        for since in waiting.chain(&mut session.draining) {
-            *since = since.plus(deaf).min(step.now);
-        }
-        self.not_quiet(scope, step);
     }
 
     /// A session's stream is open again: what of a replay was not delivered comes.
@@ -200,8 +182,11 @@ impl Core {
             };
             self.timers.arm(Timer::Quiet(scope.clone()), until);
         }
+        let is_turn = |held: &Held| self.ledger.turn_of(&held.request).is_some();
+        let is_owed = is_away && released.iter().any(is_turn);
         if let Some(session) = self.sessions.get_mut(scope) {
             session.held = kept;
+            session.stream.owes_turn |= is_owed;
         }
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);

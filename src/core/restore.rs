@@ -24,7 +24,7 @@ pub struct Restore {
     signed_in: bool,
     /// Attempts whose fate is unknown.
     broken: u32,
-    /// When this way was first tried since its last attempt broke: its time runs from there.
+    /// When its present step began: this way was first tried since its last attempt broke, or its sign-in.
     pub since: Option<Millis>,
     /// Connections that were lost while it was under way: it may be what ended them.
     suspected: u32,
@@ -176,7 +176,11 @@ impl Core {
             return;
         }
         session.standing = Standing::Restoring(Restore::new(otherwise));
-        self.try_restore(scope, step);
+        // One that succeeds and leads to the next loss at once makes no storm (I11).
+        match session.restores.next(&mut self.chance) {
+            Millis(0) => self.try_restore(scope, step),
+            delay => self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(delay)),
+        }
     }
 
     /// Asks the agent for the session, in the best way that is left.
@@ -249,7 +253,7 @@ impl Core {
             self.stays_unknown(scope);
         }
         match own {
-            Own::SignIn(_) if is_error => self.give_up_restore(scope, step),
+            // It may have been signed in already.
             Own::SignIn(_) => self.try_restore(scope, step),
             Own::Restore(_) if !is_error => self.restored(scope, step),
             Own::Restore(_) if wants_sign_in => self.sign_in(scope, step),
@@ -276,7 +280,7 @@ impl Core {
         if stays(failure) {
             restore.signed_in &= matches!(own, Own::Restore(_));
             self.stop_restore(scope, failure, step);
-        } else if may_pass(failure) && restore.broken < limits::BROKEN_RESTORES {
+        } else if failure.may_pass() && restore.broken < limits::BROKEN_RESTORES {
             restore.signed_in &= matches!(own, Own::Restore(_));
             restore.broken += 1;
             restore.since = None;
@@ -344,7 +348,7 @@ impl Core {
             None if restore.since.is_some_and(is_over) => self.try_next_way(scope, step),
             None => self.try_restore(scope, step),
             // Nobody could answer it.
-            Some(id) if self.is_unsent(&id) => self.excuse_restore(scope, step),
+            Some(id) if self.is_unsent(&id) => self.step_begins(scope, step),
             Some(id) => match self.take_held(scope, &id) {
                 // Only the end of its replay did not come.
                 Some(held) => self.settle_now(&id, &held.answer, held.is_error, step),
@@ -366,23 +370,22 @@ impl Core {
         self.try_next_way(scope, step);
     }
 
-    /// The machine slept: nobody could answer meanwhile.
-    pub(super) fn excuse_restores(&mut self, step: &Step<'_>) {
-        for scope in self.restores(|restore| restore.since.is_some()) {
-            self.excuse_restore(&scope, step);
-        }
-    }
-
-    /// The time of a restore's step begins anew.
-    fn excuse_restore(&mut self, scope: &Scope, step: &Step<'_>) {
+    /// A step of a restore has its time from here on.
+    pub(super) fn step_begins(&mut self, scope: &Scope, step: &Step<'_>) {
         if let Some(session) = self.sessions.get_mut(scope)
             && let Standing::Restoring(restore) = &mut session.standing
         {
             restore.since = Some(step.now);
-            if restore.request.is_some() {
-                let until = step.now.plus(limits::RESTORE_TIMEOUT);
-                self.timers.arm(Timer::Restore(scope.clone()), until);
-            }
+            self.expect_restore(scope, step);
+        }
+    }
+
+    /// The step of a restore that is under way has its time from its beginning.
+    pub(super) fn expect_restore(&mut self, scope: &Scope, step: &Step<'_>) {
+        let Some(restore) = self.sessions.get(scope).and_then(Session::restore) else { return };
+        if restore.request.is_some() {
+            let since = restore.since.unwrap_or(step.now);
+            self.timers.arm(Timer::Restore(scope.clone()), since.plus(limits::RESTORE_TIMEOUT));
         }
     }
 
@@ -396,7 +399,7 @@ impl Core {
         let id = self.own_id();
         let line = self.signed_in.clone().unwrap_or_default();
         let Ok(Message::Request { id: old, .. }) = message::read(&line) else {
-            return self.give_up_restore(scope, step);
+            return self.try_next_way(scope, step);
         };
         let body = message::with_id(&line, old, &id);
         if let Some(session) = self.sessions.get_mut(scope)
@@ -407,7 +410,7 @@ impl Core {
         }
         // It belongs to no session, so it goes in the connection's own lane.
         self.ask_ourselves(&None, id, Own::SignIn(scope.clone()), body, step);
-        self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(limits::RESTORE_TIMEOUT));
+        self.step_begins(scope, step);
     }
 
     fn try_next_way(&mut self, scope: &Scope, step: &mut Step<'_>) {
@@ -429,7 +432,10 @@ impl Core {
         session.attached = true;
         // The agent replayed to a stream that is not there: it comes with the next one (V3).
         let is_open = matches!(session.stream.state, StreamState::Open { .. });
-        session.stale_replay |= restore.way == Way::Load && !is_open && !is_socket;
+        if restore.way == Way::Load {
+            // On one that is open, what was replayed before has come, and was held back.
+            session.stale_replay = !is_open && !is_socket;
+        }
         self.timers.disarm(&Timer::Restore(scope.clone()));
         step.log(Level::Info, format!("{} is restored", name(scope)));
         self.keep_questions(scope, step);
@@ -488,7 +494,7 @@ impl Core {
         session.is_running = false;
         step.log(Level::Error, failure.message.as_str());
         self.close_stream(scope, step);
-        self.withdraw(scope, None, step);
+        self.drop_questions(scope, step);
         self.fail_waiting(scope, &failure, step);
         if let Some(kept) = kept
             && let Some(session) = self.sessions.get_mut(scope)
@@ -572,11 +578,6 @@ impl Session {
 pub(super) fn mends(ledger: &Ledger, message: &Queued) -> bool {
     let Waiter::Editor(id) = &message.waiter else { return false };
     ledger.place_of(id).is_some_and(|(method, _)| method.mends())
-}
-
-/// Whether the network broke or the remote is not ready (L3): the next try may be better.
-fn may_pass(failure: &Failure) -> bool {
-    failure.delivery == Some(Delivery::Unknown) || matches!(failure.status, Some(502..=504))
 }
 
 /// Whether the next try would fail as this one did, until somebody does something about it (L12).

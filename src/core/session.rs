@@ -25,6 +25,8 @@ pub struct Session {
     pub standing: Standing,
     /// What the editor last set it up with.
     pub setup: Setup,
+    /// The delays before it is restored where its stream has shown nothing since the last time (I11).
+    pub restores: Backoff,
     /// When the editor last loaded or resumed it.
     pub mended: Mended,
     /// The agent reported that it works, and nothing since that it does not (T3).
@@ -93,8 +95,12 @@ impl Session {
     pub fn must_wait(&self) -> bool {
         let is_own =
             matches!(self.messages.queue.front(), Some(Queued { waiter: Waiter::Own(_), .. }));
-        let is_restoring = matches!(self.standing, Standing::Restoring(_));
-        self.suspected.is_some() || self.draining.is_some() || is_restoring && !is_own
+        self.suspected.is_some() || self.draining.is_some() || self.is_restoring() && !is_own
+    }
+
+    /// Whether we restore it.
+    pub fn is_restoring(&self) -> bool {
+        matches!(self.standing, Standing::Restoring(_))
     }
 
     /// Whether a message waits for as long as it takes: a cancel, while its turn may go on (V10).
@@ -119,6 +125,17 @@ impl Session {
         } else {
             self.stale_replay |= load.is_some();
         }
+    }
+
+    /// The times since which something that may come is waited for: they stand while nothing could (L11).
+    pub fn clocks(&mut self) -> impl Iterator<Item = &mut Millis> {
+        let restore = match &mut self.standing {
+            Standing::Restoring(restore) => restore.since.as_mut(),
+            _ => None,
+        };
+        let held = self.held.iter_mut().map(|held| &mut held.since);
+        let (doubted, lane) = (self.doubted.values_mut(), &mut self.messages.held_since);
+        held.chain(doubted).chain(lane).chain(&mut self.draining).chain(restore)
     }
 
     /// What keeps its messages from going: the network before the stream.
@@ -204,12 +221,18 @@ pub struct Stream {
     pub trouble: Option<(Kind, String)>,
     /// The events that were seen last (R5).
     pub seen: Seen,
+    /// The last answer that came on it had an event id (R9).
+    pub numbers_answers: Option<bool>,
+    /// It was open on this connection.
+    pub is_known: bool,
     /// Whose numbering the event ids are (R5).
     pub event_epoch: Option<Bytes>,
     /// The last one broke, and something may have been lost with it (R9).
     pub broke: bool,
     /// Messages are missing since the last opening (R6).
     pub gap: bool,
+    /// A turn was answered while it was away, and may have said more before that (V11).
+    pub owes_turn: bool,
     /// The editor knows of the gap, and nothing came since (V11).
     pub gap_is_told: bool,
     /// Since when the server has refused the stream with 409 and nothing else (R7).
@@ -253,8 +276,14 @@ impl Queued {
 impl Stream {
     /// Whether an answer is lost with it. Some servers number everything but answers, and those alone
     /// are what is waited for (R9).
-    pub fn may_lose(&self, numbers_answers: bool) -> bool {
+    pub fn may_lose(&self, others_number: bool) -> bool {
+        let numbers_answers = self.numbers_answers.unwrap_or(others_number);
         self.seen.is_empty() || self.cursor.is_none() || !numbers_answers
+    }
+
+    /// Whether the remote has none: what it would carry comes on the connection's.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.state, StreamState::Absent)
     }
 
     /// Forgets what belongs to a lost connection. The cursor is offered on the next one too (R5).

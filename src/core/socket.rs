@@ -201,7 +201,6 @@ impl Core {
         if let Some(StreamState::Open { since, .. }) = own
             && since.plus(limits::HEALTHY_AFTER) <= step.now
         {
-            self.losses.reset();
             self.socket.refusals = Renewal::None;
         }
         let why = match end {

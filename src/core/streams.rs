@@ -105,12 +105,15 @@ impl Core {
         stream.renewal = Renewal::default();
         stream.trouble = None;
         stream.refused_since = None;
+        stream.owes_turn = false;
         stream.pulse.open(step.now);
         let is_renumbered = stream.event_epoch.is_some() && stream.event_epoch != event_epoch;
         stream.event_epoch = event_epoch;
+        // On a new connection the session is restored anyway, and what was lost with the last one is told.
+        let is_known = std::mem::replace(&mut stream.is_known, true);
         if is_renumbered {
             // The same as a 410: what our cursor names is not there any more (R5, R6).
-            stream.gap = true;
+            stream.gap = is_known;
             let had_cursor = stream.cursor.is_some();
             stream.start_over();
             if had_cursor {
@@ -137,15 +140,23 @@ impl Core {
         if !std::mem::take(&mut session.stream.gap) {
             return;
         }
-        let was_attached = session.attached;
         // An answer may be in the gap.
         self.doubt_sent(scope, step);
         self.doubt_restores(scope, step);
-        let Some(id) = scope else {
-            return step.log(Level::Warn, "messages of the connection's own stream are missing");
-        };
+        if scope.is_some() {
+            return self.restore_after_gap(scope, step);
+        }
+        step.log(Level::Warn, "messages of the connection's own stream are missing");
+        for scope in self.absent_scopes() {
+            self.restore_after_gap(&scope, step);
+        }
+    }
+
+    fn restore_after_gap(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        let Some(id) = scope else { return };
         self.tell_gap(id, "Some of the agent's messages could not be delivered; the conversation above may be incomplete.", step);
-        if was_attached {
+        let is_attached = self.sessions.get(scope).is_some_and(|session| session.attached);
+        if is_attached && !self.ledger.is_ending(scope) {
             self.begin_restore(scope, lost(scope), step);
         }
     }
@@ -157,13 +168,10 @@ impl Core {
         id: Option<Bytes>,
         step: &mut Step<'_>,
     ) {
-        if !self.is_socket() {
-            // One that ends after its first message must have lived for a while.
-            self.losses.reset();
-        }
         let scope = &stream.session;
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.stream.backoff.reset();
+        session.restores.reset();
         session.stream.pulse.event(step.now);
         let is_numbered = id.as_ref().is_some_and(|id| !id.is_empty());
         let is_repeat = match (&id, &data) {
@@ -233,6 +241,9 @@ impl Core {
         if is_listening && self.replaced.is_some() {
             self.timers.arm(Timer::Replaced, step.now.plus(limits::REPLACED));
         }
+        if is_listening && self.timers.is_armed(&Timer::Woken) {
+            self.timers.arm(Timer::Woken, step.now.plus(limits::WAKING));
+        }
         let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
         for scope in scopes {
             if let Some(since) = since.filter(|_| is_listening) {
@@ -240,7 +251,8 @@ impl Core {
                     session.stream.pulse.event(step.now);
                 }
                 self.watch(&scope);
-                self.listens_again(&scope, since, step);
+                let deaf = Millis(step.now.0 - since.0);
+                self.set_clocks(&scope, |clock| clock.plus(deaf), step);
             } else {
                 self.timers.disarm(&Timer::Silent(scope));
             }
@@ -273,15 +285,23 @@ impl Core {
 
     /// Nothing was taken for a while: that something did not come says nothing.
     pub(super) fn stood_still(&mut self, step: &Step<'_>) {
-        self.excuse_restores(step);
-        for session in self.sessions.values_mut() {
-            let clocks = session.doubted.values_mut().chain(&mut session.messages.held_since);
-            clocks.for_each(|since| *since = step.now);
+        let scopes: Vec<Scope> = self.sessions.keys().cloned().collect();
+        for scope in scopes {
+            self.set_clocks(&scope, |_| step.now, step);
         }
         self.timers.put_off(step.now.plus(limits::CATCHING_UP), Timer::is_for_remote);
         // What had come is read before the stream is silent, or quiet.
         let is_silence = |timer: &Timer| matches!(timer, Timer::Silent(_) | Timer::Quiet(_));
         self.timers.put_off(step.now.plus(limits::READING), is_silence);
+    }
+
+    /// Moves the times since which something of a scope is waited for, none past now.
+    fn set_clocks(&mut self, scope: &Scope, later: impl Fn(Millis) -> Millis, step: &Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope) else { return };
+        session.clocks().for_each(|clock| *clock = later(*clock).min(step.now));
+        self.not_quiet(scope, step);
+        self.expect_answers(scope, step);
+        self.expect_restore(scope, step);
     }
 
     /// What had come before the sleep is read.
@@ -433,8 +453,9 @@ impl Core {
             }
             403 | 404 if is_unknown_session && may_go_first => {
                 stream.state = StreamState::Unknown;
-                // It writes to none (R9).
+                // It writes to none (R9), and keeps nothing for one (V3).
                 stream.broke = false;
+                session.stale_replay = false;
                 // Nobody may work any more on what was sent before.
                 self.doubt_sent(scope, step);
                 self.pump(scope, step);
@@ -459,7 +480,7 @@ impl Core {
             410 => {
                 let had_cursor = stream.cursor.is_some();
                 stream.start_over();
-                stream.gap = true;
+                stream.gap = stream.is_known;
                 if had_cursor {
                     self.open_stream(scope, step);
                 } else {
@@ -533,7 +554,6 @@ impl Core {
             session.stream.hasty = if is_hasty { session.stream.hasty + 1 } else { 0 };
             if since.plus(limits::HEALTHY_AFTER) <= step.now {
                 session.stream.backoff.reset();
-                self.losses.reset();
             }
         }
         let generation = session.stream.generation();

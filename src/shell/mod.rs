@@ -53,6 +53,9 @@ const ANSWER_BYTES: usize = 4 * limits::EDITOR_QUEUE_BYTES;
 /// Calls of our own methods that may be under way, past which the editor's lines are not read: what
 /// they are answered with cannot be counted before.
 const CALLS: usize = 64;
+/// How often other tasks are let run before a time that has come counts: what the network holds needs so many
+/// to come here.
+const HOPS: usize = 4;
 /// How long after the editor is gone the process is ended whatever happens: after the core's own
 /// limit, and within the 2 s of S7.
 const WATCHDOG: Duration = Duration::from_millis(limits::EXIT.0 + 50);
@@ -204,11 +207,30 @@ impl Shell {
                 Some(batch) = self.batches.recv(), if takes_streams => self.take_all(batch),
                 event = self.inquiries.next() => self.step(event),
                 () = self.output.drained(), if !takes_streams => {}
-                () = due(self.start, self.core.deadline()) => self.step(Event::Timer),
+                () = due(self.start, self.core.deadline()) => self.time_has_come().await,
                 () = &mut gone, if !self.is_leaving => self.leave(),
                 seen = watch.next() => self.seen(seen),
                 Some(()) = signals.recv() => self.signalled(),
             }
+        }
+    }
+
+    /// A time has come. What came before it, while this process did not run, may be what is waited for: that
+    /// is taken first (L11).
+    async fn time_has_come(&mut self) {
+        for _ in 0..HOPS {
+            tokio::task::yield_now().await;
+        }
+        while let Ok(event) = self.ends.try_recv() {
+            self.ended(event);
+        }
+        if self.takes_streams
+            && let Ok(batch) = self.batches.try_recv()
+        {
+            self.take_all(batch);
+        }
+        if !self.is_over {
+            self.step(Event::Timer);
         }
     }
 

@@ -7,6 +7,7 @@ use super::stdio::Output;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::core::methods::OWN_SESSIONS;
+use crate::core::{Outcome, PostId, Response};
 use bytes::Bytes;
 use clap::Parser;
 use futures_util::stream;
@@ -176,6 +177,32 @@ async fn l11_e1_after_a_sleep_and_where_a_person_asks_nothing_goes_over_an_old_c
             assert_eq!(connections(posts().iter()), 1 + number / 2, "{event:?}");
         }
     }
+}
+
+/// The process was stopped as the answer to `initialize` came, until after its time.
+#[tokio::test]
+async fn l11_what_had_come_counts_before_a_time_that_has_come() {
+    let editor = Editor::default();
+    editor.open();
+    let mut shell =
+        Shell::new(config("http://127.0.0.1:1/acp", "1.1"), Output::new(editor.clone()));
+    shell.step(Event::Line(INITIALIZE.into()));
+    shell.start = shell.start.checked_sub(Duration::from_secs(20)).unwrap();
+    let body = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}"#;
+    let response = Response {
+        status: 200,
+        content_type: "application/json".into(),
+        connection_id: Some("c".into()),
+        body: body.into(),
+        ..Response::default()
+    };
+    shell.ends_sender.send(Event::Posted(PostId(1), Outcome::Response(response))).unwrap();
+    shell.time_has_come().await;
+    shell.output.send();
+    while editor.received() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(editor.text(), format!("{body}\n"));
 }
 
 #[test]

@@ -197,8 +197,7 @@ fn w3_a_process_that_stood_still_asks_before_it_calls_a_socket_dead() {
     assert_eq!(world.step(Event::Timer), "ping\n");
     world.now = 200_000;
     assert_eq!(world.step(Event::Timer), "ping\n");
-    world.now = 205_000;
-    assert!(world.step(Event::Timer).contains("close 0"));
+    assert!(world.pass(5_000).contains("close 0"));
 }
 
 #[test]
@@ -215,7 +214,7 @@ fn w3_a_message_that_goes_on_keeps_its_socket_and_one_that_is_stuck_ends_it() {
     for second in 90..160 {
         // The server is there, and takes nothing.
         world.now = second * 1_000;
-        let told = world.on(0, StreamEvent::Comment);
+        let told = world.on(0, StreamEvent::Comment) + &world.step(Event::Timer);
         if second < 149 {
             assert!(!told.contains("close"), "{second}: {told}");
         } else {
@@ -463,10 +462,8 @@ fn c1_a_restore_that_waits_begins_when_the_other_is_not_answered_for_5_s() {
     let (mut world, told) = both_suspected(ANSWER);
     let (number, _) = restore_of(&told);
     world.answer(number, response(202));
-    world.now += 4_999;
-    assert_eq!(world.step(Event::Timer), "");
-    world.now += 1;
-    let told = world.step(Event::Timer);
+    assert_eq!(world.pass(4_999), "");
+    let told = world.pass(1);
     assert!(told.contains(r#""sessionId":"t""#), "{told}");
 }
 
@@ -478,8 +475,7 @@ fn c1_the_next_way_of_a_restore_waits_for_the_other_and_is_tried() {
     let (number, id) = restore_of(&told);
     assert!(told.contains("session/resume"), "{told}");
     world.answer(number, response(202));
-    world.now += 5_000;
-    let told = world.step(Event::Timer);
+    let told = world.pass(5_000);
     assert!(told.contains(r#""sessionId":"t""#), "{told}");
     world.answer(number + 1, response(202));
     let refused = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":""}}}}"#);

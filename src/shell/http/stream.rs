@@ -78,7 +78,9 @@ async fn read_events(response: Response, mut decoder: Decoder, told: &Told<'_>) 
             None => {}
             Some(Some(Err(error))) => return End::Broken(reason(error).to_string()),
             Some(_) => {
-                let trouble = body.ending().trouble();
+                // A proxy may end in order what its own upstream did not.
+                let cut = decoder.is_within_event().then_some("it ended within an event");
+                let trouble = body.ending().trouble().or(cut);
                 return trouble.map_or(End::Clean, |why| End::Broken(why.to_owned()));
             }
         }
