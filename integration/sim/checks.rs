@@ -53,6 +53,17 @@ pub enum Seen {
     Other,
 }
 
+/// What a message is to the order of its session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// An update, or a question.
+    Update,
+    /// An answer that follows updates.
+    Answer,
+    /// The end of a turn: updates follow it, too.
+    End,
+}
+
 /// A rule that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
@@ -75,11 +86,18 @@ pub struct Checks {
     pub notices: bool,
     /// The protocol version.
     pub version: u8,
+    /// All comes on the connection's stream.
+    pub has_one_stream: bool,
+    /// The answer to a prompt is the end of its turn, and comes in the order of its stream.
+    pub ends_turns: bool,
     /// The editor has ended.
     pub has_ended: bool,
     open: BTreeMap<String, Rc<Request>>,
     /// The sessions that the editor ever closed: what it still asks of them may fail.
     closed: BTreeSet<String>,
+    /// The sessions that the editor was told are lost: it misses what they still say until it has one
+    /// of them again (V9).
+    lost_sessions: BTreeSet<String>,
     /// The bytes of every message of the editor, by number.
     lines: BTreeMap<u64, String>,
     /// The sessions with a gap, and the editor's newest message when it was told of.
@@ -96,33 +114,94 @@ pub struct Checks {
     refusal: Option<(String, i64)>,
     /// Which messages of the remote the editor has seen.
     seen: BTreeSet<usize>,
+    /// Which have reached the core.
+    dealt: BTreeSet<usize>,
     /// The newest update, and the newest answer, that the editor has seen of each session.
     newest: BTreeMap<String, (usize, usize)>,
     /// The questions before the editor: our ids and the remote's number of each.
     questions: BTreeMap<String, usize>,
+    /// Those that were withdrawn: our ids.
+    withdrawn: BTreeSet<String>,
     /// The newest message of the editor that the remote took, by connection and session.
     order: BTreeMap<(String, Option<String>), u64>,
     /// The newest prompt, by connection and session.
     prompts: BTreeMap<(String, String), u64>,
-    /// When what was lost, of which session.
-    losses: Vec<(u64, Option<String>, usize)>,
-    /// When the core complained, and of which session.
-    complaints: Vec<(u64, Option<String>)>,
-    /// The messages of the remote that the last step passed on, and whether it wrote a log line.
+    /// What was lost.
+    losses: Vec<Loss>,
+    /// What the core said of losses.
+    complaints: Vec<Complaint>,
+    /// The messages of the remote that the last step passed on, and whether it told of one that it
+    /// dropped.
     passed: Vec<usize>,
-    logged: bool,
-    /// The messages that stood still on their way: the end of a replay is known by its silence, so
-    /// one that pauses for seconds looks ended (R12).
-    stalled: BTreeSet<usize>,
+    told_drop: bool,
+    /// The last step dropped a repeat.
+    told_repeat: bool,
+    /// The messages that stood still on an open stream: the end of a replay is known by its silence,
+    /// so one that pauses for seconds looks ended (R12).
+    paused: BTreeSet<usize>,
+    /// Those that came with another stream, or long after they were said: what was said later may
+    /// have come before them (R12).
+    late: BTreeSet<usize>,
     /// The editor's messages whose POST the core gave up.
     given_up: BTreeSet<u64>,
     /// How far from a loss it may be told, in milliseconds: longer where the machine sleeps.
     pub patience: u64,
     /// By what it logs, the core has a connection.
     pub is_connected: bool,
-    /// When the core last posted a load of its own, by session.
-    own_loads: BTreeMap<String, u64>,
+    /// The loads of the core's own, by session: what comes meanwhile is taken for their replay (V3).
+    own_loads: BTreeMap<String, Vec<OwnLoad>>,
+    /// The ids of the core's own requests: the editor may use one later.
+    own_ids: BTreeSet<String>,
+    /// The sessions whose last load of the editor was answered with an error of ours.
+    failed_loads: BTreeSet<String>,
+    /// The sessions of which a gap was logged, and nothing was seen since (V11).
+    gapped: BTreeSet<String>,
+    /// The sessions that the editor may know of.
+    known: BTreeSet<String>,
 }
+
+/// A message that the network lost.
+#[derive(Clone, Debug)]
+struct Loss {
+    /// When its stream was lost.
+    at: u64,
+    session: Option<String>,
+    number: usize,
+    /// It has an id and the core one before it, so it is sent again unless the server has forgotten it.
+    is_numbered: bool,
+}
+
+/// The core says that something may be lost.
+#[derive(Debug)]
+struct Complaint {
+    at: u64,
+    of: Whose,
+    /// It says so of what is sent again, too: not only that a stream broke.
+    is_for_good: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Whose {
+    All,
+    /// The session's, or what belongs to none.
+    One(Option<String>),
+    /// The answer to this request.
+    Answer(String),
+}
+
+/// A load of the core's own.
+#[derive(Debug)]
+struct OwnLoad {
+    id: String,
+    /// Until then what comes may be its replay.
+    until: u64,
+}
+
+/// How long the core waits for the replay of a load of its own that is answered on another stream (V3), and
+/// how long the editor may not read meanwhile.
+const OWN_REPLAY: u64 = 20_000 + 10_000;
+/// How long a load of the core's own may take, and its replay come behind it, where nothing answers it.
+const OWN_LOAD: u64 = 130_000;
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -167,8 +246,12 @@ impl Checks {
     /// The editor writes a request.
     pub fn wrote_request(&mut self, request: &Rc<Request>) {
         self.lines.insert(request.number, request.line.clone());
+        self.known.extend(request.session.clone());
         if request.method == "session/close" {
             self.closed.extend(request.session.clone());
+        }
+        if let Some(session) = request.session.as_ref().filter(|_| restores(&request.method)) {
+            self.failed_loads.remove(session);
         }
         self.open.insert(request.id.clone(), Rc::clone(request));
     }
@@ -199,7 +282,8 @@ impl Checks {
     /// A step begins.
     pub fn begin(&mut self) {
         self.passed.clear();
-        self.logged = false;
+        self.told_drop = false;
+        self.told_repeat = false;
     }
 
     /// A step is over.
@@ -210,36 +294,81 @@ impl Checks {
     }
 
     /// The core took this message of the remote from a living stream in the step that is over: it
-    /// was passed on, or a log line says why not.
-    pub fn dealt_with(&mut self, now: u64, number: usize, sent: &[Sent], is_own_answer: bool) {
-        if self.passed.contains(&number) || self.logged || is_own_answer {
+    /// was passed on, or a log line says that it was dropped, or there is a reason that needs none.
+    pub fn dealt_with(&mut self, now: u64, number: usize, sent: &[Sent]) {
+        let message = &sent[number];
+        if let Sort::Answer(id) = &message.sort
+            && self.own_ids.contains(id)
+        {
+            return self.own_answered(now, id, message.session.is_some());
+        }
+        // What was dealt with before is a repeat (R5).
+        let is_first = self.dealt.insert(number);
+        if self.passed.contains(&number) || self.told_drop || !is_first {
             return;
         }
-        let message = &sent[number];
-        let is_in_own_load = message
-            .session
-            .as_ref()
-            .and_then(|session| self.own_loads.get(session))
-            .is_some_and(|at| at + 130_000 > now);
-        let is_held = match &message.sort {
+        let session = message.session.as_ref();
+        let (rule, is_fair) = match &message.sort {
+            Sort::Update => ("I10", session.is_some_and(|it| self.may_miss(now, it))),
+            // Of a load that was answered with an error, half a history is of no use.
+            Sort::Replay { own } => {
+                let has_failed = |session| self.failed_loads.contains(session);
+                ("V3", *own || session.is_some_and(has_failed))
+            }
             // It waits for the end of a replay, and is missed if it never comes.
-            Sort::Answer(id) => self.open.contains_key(id),
-            // What was asked before the connection was lost, and is answered already (V6).
-            Sort::Question { ask, .. } => sent[..number]
-                .iter()
-                .any(|it| matches!(&it.sort, Sort::Question { ask: before, .. } if before == ask)),
-            _ => false,
+            // One that is wrongly taken for a repeat leaves its request open (I19).
+            Sort::Answer(id) => ("I17", self.told_repeat || self.open.contains_key(id)),
+            // What was asked before the connection was lost stands for it, or is answered already (V6). All the
+            // same something came of the session.
+            Sort::Question { ask, .. } => {
+                if let Some(session) = session {
+                    self.told.remove(session);
+                    self.gapped.remove(session);
+                }
+                let is_it = |it: &Sent| matches!(&it.sort, Sort::Question { ask: before, .. } if before == ask);
+                ("I17", sent[..number].iter().any(is_it))
+            }
+            // The question never came, or is before the person no longer.
+            Sort::Withdraw { ask, id } => {
+                let asked = Sort::Question { ask: *ask, id: id.clone() };
+                let is_before_the_person = |(id, number): (&String, &usize)| {
+                    sent[*number].sort == asked && !self.withdrawn.contains(id)
+                };
+                ("I8", !self.questions.iter().any(is_before_the_person))
+            }
         };
-        if !is_in_own_load && !is_held && !self.seen.contains(&number) {
-            self.fail("I17", format!("dropped in silence: {}", message.text()));
+        if !is_fair {
+            self.fail(rule, format!("dropped in silence: {}", message.text()));
+        }
+    }
+
+    /// Whether an update of a session may be taken for the replay of a load of the core's own, or its
+    /// loss has been told of already.
+    fn may_miss(&self, now: u64, session: &String) -> bool {
+        let loads = self.own_loads.get(session);
+        loads.is_some_and(|loads| loads.iter().any(|load| now < load.until))
+            || self.gapped.contains(session)
+    }
+
+    /// The answer to a request of the core's own reaches it. Behind one on the session's stream no replay
+    /// comes any more.
+    fn own_answered(&mut self, now: u64, id: &str, is_on_session: bool) {
+        for loads in self.own_loads.values_mut() {
+            if is_on_session {
+                loads.retain(|load| load.id != id);
+            } else if let Some(load) = loads.iter_mut().find(|load| load.id == id) {
+                load.until = load.until.min(now + OWN_REPLAY);
+            }
         }
     }
 
     /// The core logs.
     pub fn log(&mut self, now: u64, level: Level, text: &str) {
-        self.logged = true;
+        self.told_drop |= level <= Level::Warn && text.starts_with("dropped ");
+        self.told_repeat |= text.starts_with("dropped a repeat");
         if text.starts_with("the connection is lost") {
             self.is_connected = false;
+            self.own_loads.clear();
         } else if text.starts_with("connected to the remote agent") {
             self.is_connected = true;
         }
@@ -250,8 +379,24 @@ impl Checks {
         if let Some(session) = session.filter(|_| text.starts_with("a gap")) {
             let newest = self.lines.last_key_value().map_or(0, |(number, _)| *number);
             self.gaps.insert(session.to_owned(), newest);
+            self.gapped.insert(session.to_owned());
         }
-        self.complaints.push((now, session.map(str::to_owned)));
+        // What is only away comes again, where the server numbers it.
+        const PASSES: [&str; 4] =
+            ["broke: ", "cannot be opened: ", "was refused with ", "may never come"];
+        let of = match session {
+            _ if text.starts_with("the connection is lost") => Whose::All,
+            Some(session) => Whose::One(Some(session.to_owned())),
+            None if text.contains("of the connection") || text.contains("the connection's own") => {
+                Whose::One(None)
+            }
+            None => return,
+        };
+        let is_for_good = !PASSES.iter().any(|words| text.contains(words));
+        if level == Level::Error {
+            self.lost_sessions.extend(session.map(str::to_owned));
+        }
+        self.complaints.push(Complaint { at: now, of, is_for_good });
     }
 
     /// The core writes a line to the editor; what it is, and its number `_n`. Meanwhile the streams of these sessions are open and move:
@@ -298,11 +443,12 @@ impl Checks {
         self.passed.push(number);
         if let Some(session) = &message.session {
             self.told.remove(session);
+            self.gapped.remove(session);
         }
         if !self.seen.insert(number) {
             self.fail("I3", format!("seen twice: {text}"));
         }
-        if message.sort == (Sort::Replay { own: true }) && !self.stalled.contains(&number) {
+        if message.sort == (Sort::Replay { own: true }) && !self.paused.contains(&number) {
             self.fail("I3", format!("a replay of the core's own load: {text}"));
         }
         let id = line.id.map(RawValue::get).unwrap_or_default();
@@ -313,6 +459,13 @@ impl Checks {
                     return Seen::Other;
                 };
                 let result = line.error.is_none().then(|| text.to_owned());
+                if let Some(session) = &request.session {
+                    self.told.remove(session);
+                    self.gapped.remove(session);
+                }
+                if result.is_some() {
+                    self.succeeded(&request, text);
+                }
                 // Of two streams only the end of a replay, or of a session, is waited for (R12); the
                 // end of a turn comes on the session's own.
                 let closes = matches!(request.method.as_str(), "session/load" | "session/close")
@@ -321,15 +474,18 @@ impl Checks {
                 // From version 2 on a prompt's answer ends no turn. On another stream it waits for one that
                 // is read, as the end of a replay does; one that was refused (401) brings nothing.
                 let waits = self.version < 2 && request.session.as_deref().is_some_and(moves);
-                let ends_turn =
-                    request.method == "session/prompt" && (message.session.is_some() || waits);
+                let is_prompt = request.method == "session/prompt";
+                let ends_turn = is_prompt && (message.session.is_some() || waits);
                 if result.is_some() && (is_last || ends_turn) {
-                    self.in_order(request.session.as_deref(), number, true, text);
+                    // It ends its turn, where it came on the same stream as that.
+                    let ends = self.ends_turns && is_prompt && message.session == request.session;
+                    let order = if ends { Order::End } else { Order::Answer };
+                    self.in_order(request.session.as_deref(), number, order, text);
                 }
                 (Cow::Borrowed(text), Seen::Answer { request, result })
             }
             Sort::Question { ask, id: theirs } => {
-                self.in_order(message.session.as_deref(), number, false, text);
+                self.in_order(message.session.as_deref(), number, Order::Update, text);
                 if id.starts_with("\"acp-tether-own") || self.questions.contains_key(id) {
                     self.fail("I9", format!("a question under an id that is not free: {text}"));
                 }
@@ -346,10 +502,11 @@ impl Checks {
                 if !right {
                     self.fail("I8", format!("withdraws a question that is not open: {text}"));
                 }
+                self.withdrawn.insert(named.clone());
                 (Cow::Owned(text.replacen(&named, theirs, 1)), Seen::Withdrawn { id: named })
             }
             Sort::Update | Sort::Replay { .. } => {
-                self.in_order(message.session.as_deref(), number, false, text);
+                self.in_order(message.session.as_deref(), number, Order::Update, text);
                 (Cow::Borrowed(text), Seen::Other)
             }
         };
@@ -359,24 +516,63 @@ impl Checks {
         seen
     }
 
-    /// Updates come in the order in which they were sent, and before the answers that follow them.
-    fn in_order(&mut self, session: Option<&str>, number: usize, is_answer: bool, text: &str) {
+    /// Updates come in the order in which they were sent, and before the answers that follow them; the
+    /// end of a turn comes before what follows it.
+    fn in_order(&mut self, session: Option<&str>, number: usize, order: Order, text: &str) {
         let Some(session) = session else { return };
         let Some((update, answer)) = self.newest.get_mut(session) else {
-            let first = if is_answer { (0, number) } else { (number, 0) };
+            let first = if order == Order::Update { (number, 0) } else { (0, number) };
             self.newest.insert(session.to_owned(), first);
             return;
         };
-        if is_answer {
+        let is_late = self.late.contains(&number) || self.paused.contains(&number);
+        if order != Order::Update {
+            let before = *update;
             *answer = (*answer).max(number);
+            if order == Order::End && number < before && !is_late {
+                self.fail("I4", format!("the end of a turn after message {before}: {text}"));
+            }
         } else if number < *update {
             let before = *update;
             self.fail("I4", format!("after message {before}: {text}"));
-        } else if number < *answer && !self.stalled.contains(&number) {
+        } else if number < *answer && !is_late {
             let before = *answer;
             self.fail("I4", format!("after the answer {before}, which was sent later: {text}"));
         } else {
             *update = number;
+        }
+    }
+
+    /// What a result that the editor sees means to the rules.
+    fn succeeded(&mut self, request: &Request, text: &str) {
+        let has_it = ["session/prompt", "session/load", "session/resume"];
+        if let Some(session) =
+            request.session.as_ref().filter(|_| has_it.contains(&&*request.method))
+        {
+            self.lost_sessions.remove(session);
+        }
+        match (request.method.as_str(), &request.session) {
+            ("session/new", _) => {
+                let named = text.split("\"sessionId\":\"").nth(1);
+                let named = named.and_then(|rest| rest.split('"').next());
+                if let Some(session) = named {
+                    // Nothing was told of this one, if there was another under its id.
+                    self.told.remove(session);
+                    self.gapped.remove(session);
+                    self.lost_sessions.remove(session);
+                    self.known.insert(session.to_owned());
+                }
+            }
+            // It lives again, unless a later close is under way.
+            ("session/load" | "session/resume", Some(session)) => {
+                let closes = |it: &Rc<Request>| {
+                    it.method == "session/close" && it.session.as_ref() == Some(session)
+                };
+                if !self.open.values().any(closes) {
+                    self.closed.remove(session);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -389,13 +585,25 @@ impl Checks {
                 if !self.questions.contains_key(&id) {
                     self.fail("I8", format!("withdraws a question that is not open: {text}"));
                 }
+                self.withdrawn.insert(id.clone());
                 Seen::Withdrawn { id }
             }
             (Some("session/update"), _) => {
                 let session = text.split("\"sessionId\":\"").nth(1);
-                let session = session.and_then(|rest| rest.split('"').next());
-                self.complaints.push((now, session.map(str::to_owned)));
-                self.told.extend(session.map(str::to_owned));
+                let session = session.and_then(|rest| rest.split('"').next()).unwrap_or_default();
+                if !text.contains(r#""sessionUpdate":"agent_message_chunk""#)
+                    || !self.known.contains(session)
+                {
+                    self.fail("I5", format!("no notice of ours: {text}"));
+                }
+                if !self.notices {
+                    self.fail("V11", format!("told, and notices are off: {text}"));
+                }
+                if !self.told.insert(session.to_owned()) {
+                    self.fail("V11", format!("told twice, and nothing came between: {text}"));
+                }
+                let of = Whose::One(Some(session.to_owned()));
+                self.complaints.push(Complaint { at: now, of, is_for_good: true });
                 if self.is_flawless {
                     self.fail("I10", format!("a gap was told where there is none: {text}"));
                 }
@@ -457,14 +665,28 @@ impl Checks {
         if code == -32800 && cancel.is_none_or(|cancel| *cancel < request.number) {
             self.fail("R10", format!("nobody has cancelled this: {text}"));
         }
-        self.complaints.push((now, request.session.clone()));
-        self.complaints.push((now, None));
+        let of = Whose::One(request.session.clone());
+        if kind == "session_lost" || kind == "conflict" {
+            self.lost_sessions.extend(request.session.clone());
+        }
+        if restores(&request.method) {
+            self.failed_loads.extend(request.session.clone());
+        }
+        let is_for_good =
+            ["connection_lost", "session_lost", "stream_lost", "conflict"].contains(&&*kind);
+        self.complaints.push(Complaint { at: now, of, is_for_good });
+        let of = Whose::Answer(id.to_owned());
+        self.complaints.push(Complaint { at: now, of, is_for_good: true });
         let is_lost_turn = request.method == "session/prompt"
             && kind == "connection_lost"
             && !matches!(delivery.as_deref(), Some("unsent" | "refused"));
         let is_told = request.session.as_ref().is_some_and(|it| self.told.contains(it));
         if is_lost_turn && self.notices && !is_told && !self.has_ended {
             self.fail("V11", format!("the conversation does not tell of this: {text}"));
+        }
+        if let Some(session) = request.session.as_ref().filter(|_| kind == "connect") {
+            // Of a session that has nothing left the core forgets what it told; this came between.
+            self.told.remove(session);
         }
         let taken = self.taken.get(&request.number).copied().unwrap_or_default();
         match delivery.as_deref() {
@@ -506,15 +728,23 @@ impl Checks {
             if is_request && !posted.number.is_some_and(is_open) {
                 self.fail("I2", format!("posted, and the editor has its answer: {id}"));
             }
+            if posted.method == Some("session/prompt")
+                && let Some(session) = session
+            {
+                // What is lost of it is another gap (V11).
+                self.told.remove(session);
+            }
             return None;
         }
+        self.own_ids.insert(id.to_owned());
         if self.open.contains_key(id) {
             self.fail("I9", format!("the core's own request has the id of an open one: {id}"));
         }
         if posted.method == Some("session/load")
             && let Some(session) = session
         {
-            self.own_loads.insert(session.to_owned(), now);
+            let load = OwnLoad { id: id.to_owned(), until: now + OWN_LOAD };
+            self.own_loads.entry(session.to_owned()).or_default().push(load);
         }
         serde_json::from_str(id).ok()
     }
@@ -627,32 +857,72 @@ impl Checks {
         gap.is_some_and(|newest| request.number <= *newest)
     }
 
-    /// A message of the remote stands still on its way.
-    pub fn stalls(&mut self, number: usize) {
-        self.stalled.insert(number);
+    /// A message of the remote stands still on an open stream.
+    pub fn pauses(&mut self, number: usize) {
+        self.paused.insert(number);
     }
 
-    /// The network lost a message of the remote for good. An answer that nobody waits for any more
-    /// is no loss: its request was answered with the error that tells.
-    pub fn lost(&mut self, now: u64, number: usize, sent: &[Sent]) {
-        if matches!(&sent[number].sort, Sort::Answer(id) if !self.open.contains_key(id)) {
+    /// A message of the remote comes with another stream, or long after it was said.
+    pub fn comes_late(&mut self, number: usize) {
+        self.late.insert(number);
+    }
+
+    /// What is in this message never comes as it was, and that is in the log (R14).
+    pub fn is_spoilt(&mut self, number: usize) {
+        self.dealt.insert(number);
+    }
+
+    /// The network lost a message of the remote, when its stream broke, or was dropped. An answer that
+    /// nobody waits for any more is no loss: its request was answered with the error that tells. Nor is
+    /// a replay that nobody was to see, or what a session still says that the editor closed, or was told
+    /// is lost; and a gap that was told grows until something comes (V11).
+    pub fn lost(&mut self, at: u64, number: usize, is_numbered: bool, sent: &[Sent]) {
+        let Sent { session, sort, .. } = &sent[number];
+        let is_no_loss = match sort {
+            Sort::Answer(id) => self.own_ids.contains(id) || !self.open.contains_key(id),
+            Sort::Replay { own } => *own,
+            _ => false,
+        };
+        let is_over = |session: &String| {
+            self.closed.contains(session)
+                || self.lost_sessions.contains(session)
+                || self.gapped.contains(session)
+        };
+        if is_no_loss || session.as_ref().is_some_and(is_over) {
             return;
         }
-        self.losses.push((now, sent[number].session.clone(), number));
+        self.losses.push(Loss { at, session: session.clone(), number, is_numbered });
     }
 
-    /// At the end: what was lost was told (I10).
-    pub fn told_of_losses(&mut self, sent: &[Sent]) {
-        let silent = self.losses.iter().find(|(at, session, number)| {
-            !self.seen.contains(number)
-                && !self.complaints.iter().any(|(when, of)| {
-                    when.abs_diff(*at) <= self.patience && (of.is_none() || of == session)
-                })
+    /// At the end: what was lost came after all, or it was told that it may be lost: not before it was,
+    /// and not of another session (I10).
+    pub fn told_of_losses(&mut self, ended_at: u64, sent: &[Sent]) {
+        let tells = |complaint: &Complaint, loss: &Loss| {
+            let is_of_it = match &complaint.of {
+                Whose::All => true,
+                // Where sessions have no stream of their own, it was lost with the connection's.
+                Whose::One(None) if self.has_one_stream => true,
+                Whose::One(of) => *of == loss.session,
+                Whose::Answer(id) => sent[loss.number].sort == Sort::Answer(id.clone()),
+            };
+            let is_in_time = complaint.at >= loss.at && complaint.at <= loss.at + self.patience;
+            is_of_it && is_in_time && (complaint.is_for_good || !loss.is_numbered)
+        };
+        let silent = self.losses.iter().find(|loss| {
+            // Its stream may not even have been missed.
+            loss.at + 10_000 < ended_at
+                && !self.dealt.contains(&loss.number)
+                && !self.complaints.iter().any(|complaint| tells(complaint, loss))
         });
-        if let Some((at, _, number)) = silent.cloned() {
+        if let Some(Loss { at, number, .. }) = silent.cloned() {
             self.fail("I10", format!("lost at {at} and never told: {}", sent[number].text()));
         }
     }
+}
+
+/// Whether a request brings a session back.
+fn restores(method: &str) -> bool {
+    matches!(method, "session/load" | "session/resume")
 }
 
 /// Whether a line end is the first of these bytes: LF, CR, U+2028 or U+2029.

@@ -291,16 +291,10 @@ impl Plan {
         }
     }
 
-    /// How far from a loss it may be told: later where the machine sleeps, or this process stands still.
-    pub fn patience(&self) -> u64 {
-        let count = |fault| {
-            let is_it = |action: &&Action| matches!(action.what, What::Fault(it, _) if it == fault);
-            self.actions.iter().filter(is_it).count() as u64
-        };
-        match count(Fault::Sleeps) {
-            0 => 120_000 + 60_000 * count(Fault::Stopped),
-            _ => u64::MAX,
-        }
+    /// How often this happens in it.
+    pub fn count(&self, fault: Fault) -> u64 {
+        let is_it = |action: &&Action| matches!(action.what, What::Fault(it, _) if it == fault);
+        self.actions.iter().filter(is_it).count() as u64
     }
 
     /// Whether nothing goes wrong in it.

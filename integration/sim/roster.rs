@@ -234,7 +234,10 @@ impl Roster {
             .iter()
             .any(|word| text.contains(word))
         {
-            self.reported.values_mut().for_each(|said| *said = None);
+            let named = text.split("session \"").nth(1).and_then(|rest| rest.split('"').next());
+            let is_it = |session: &str| named.is_none_or(|named| named == session);
+            let said = self.reported.iter_mut().filter(|(session, _)| is_it(session));
+            said.for_each(|(_, said)| *said = None);
         }
     }
 

@@ -48,6 +48,10 @@ pub struct World {
     /// When what was last written to the socket arrives: what follows does not come before.
     written: u64,
     streams: BTreeMap<u64, Stream>,
+    /// The sessions of whose streams the core has a cursor.
+    cursors: BTreeSet<Option<String>>,
+    /// When each stream that delivers nothing any more was lost or dropped.
+    gone: BTreeMap<u64, u64>,
     /// Until then nothing of a stream reaches the core: the editor does not read.
     editor_reads_at: u64,
     /// What waits for that.
@@ -60,6 +64,9 @@ pub struct World {
     phase: Phase,
     /// When the editor ended.
     ended_at: Option<u64>,
+    /// The connection that the core uses.
+    connection: Option<Bytes>,
+    /// That one was deleted.
     deleted: bool,
     is_over: bool,
     link_epochs: u64,
@@ -254,6 +261,8 @@ impl World {
             posts: BTreeMap::new(),
             written: 0,
             streams: BTreeMap::new(),
+            cursors: BTreeSet::new(),
+            gone: BTreeMap::new(),
             editor_reads_at: 0,
             unread: VecDeque::new(),
             reads: false,
@@ -261,6 +270,7 @@ impl World {
             slept: 0,
             phase: Phase::Faults,
             ended_at: None,
+            connection: None,
             deleted: false,
             is_over: false,
             link_epochs: 0,
@@ -279,8 +289,14 @@ impl World {
         };
         world.checks.is_flawless = world.plan.has_no_faults();
         world.checks.version = world.plan.kind.version;
+        world.checks.has_one_stream = world.plan.kind.has_one_stream;
         world.checks.notices = world.plan.flags.notices;
-        world.checks.patience = world.plan.patience();
+        // Where answers have no ids, what has one is sent again before them.
+        world.checks.ends_turns = world.plan.kind.version == 1
+            && (!world.plan.kind.numbered || world.plan.kind.numbers_answers);
+        // How far from a loss it may be told: later where the machine sleeps, or this process stands still.
+        let (nights, stops) = (world.plan.count(Fault::Sleeps), world.plan.count(Fault::Stopped));
+        world.checks.patience = 120_000 + NIGHT * nights + 60_000 * stops;
         world.checks.unlucky = world.plan.is_isolated.then_some(None);
         for action in world.plan.actions.clone() {
             world.at(action.at, Due::Act(action.what));
@@ -335,7 +351,8 @@ impl World {
             }
         }
         if self.checks.broken.is_none() {
-            self.checks.told_of_losses(&self.remote.sent);
+            let ended_at = self.ended_at.unwrap_or(self.now);
+            self.checks.told_of_losses(ended_at, &self.remote.sent);
         }
         match self.checks.broken.take() {
             None => Ok(self.tally),
@@ -428,7 +445,13 @@ impl World {
             // A socket that is no connection.
             Effect::Delete(connection) if connection.id.is_empty() => {}
             Effect::Delete(connection) => {
-                self.deleted = true;
+                if self.checks.is_connected && self.connection.as_ref() == Some(&connection.id) {
+                    self.deleted = true;
+                    if self.ended_at.is_none() {
+                        self.checks
+                            .fail("C1", "the connection is deleted, and the editor is there");
+                    }
+                }
                 let id = String::from_utf8_lossy(&connection.id).into_owned();
                 let delay = self.latency();
                 if !self.is_in_hole() {
@@ -938,6 +961,10 @@ impl World {
         let session = open.stream.session.as_ref().map(|session| &*session.0);
         let reader = open.stream.generation.0;
         self.link_epochs = self.link_epochs.max(open.stream.epoch.0);
+        self.connection = Some(open.connection.id.clone());
+        if open.cursor.is_none() {
+            self.cursors.remove(&session.map(str::to_owned));
+        }
         self.watch_openings(&open.stream.session);
         if self.plan.kind.is_socket {
             return self.open_socket(&open);
@@ -1074,16 +1101,16 @@ impl World {
         // In the strict form no answer waits for the next stream (R11, R12).
         let is_too_late = self.plan.flags.strict && asked_at.is_some_and(|at| frame.at <= at);
         if frame.at + HELD <= self.now || is_too_late {
-            self.checks.stalls(frame.number);
+            self.checks.comes_late(frame.number);
         }
         match self.streams.get_mut(&reader) {
             Some(stream) if !stream.is_dead && !stream.is_closed && !stream.is_mute => {
                 if let Some(held) = &mut stream.held {
-                    self.checks.stalls(frame.number);
+                    self.checks.pauses(frame.number);
                     return held.push(frame);
                 }
             }
-            _ => return self.is_lost(frame.number, frame.id.is_some()),
+            _ => return self.is_lost(reader, frame.number, frame.id.is_some()),
         }
         let scope = self.streams.get(&reader).and_then(|stream| stream.id.session.clone());
         let session = scope.as_ref().map(|session| &*session.0);
@@ -1095,7 +1122,7 @@ impl World {
             && self.armed_for(session, |fault| fault == Fault::EventTwice).is_some()
         {
             let event = message(frame.id.clone(), frame.data.clone());
-            self.queue_on(reader, event, None);
+            self.queue_on(reader, event, Some(frame.number));
         }
         let is_answer = matches!(self.remote.sent[frame.number].sort, Sort::Answer(_));
         if is_answer
@@ -1111,6 +1138,7 @@ impl World {
     /// An event does not come as it was. What was in it is in the log (R14), and whoever waits for it in
     /// doubt (R9).
     fn spoil(&mut self, fault: Fault, reader: u64, frame: Frame) {
+        self.checks.is_spoilt(frame.number);
         if fault == Fault::Spoilt {
             let part = Bytes::from_static(br#"{"jso"#);
             return self.queue_on(reader, message(frame.id, part), None);
@@ -1173,7 +1201,7 @@ impl World {
             if let StreamEvent::Message { id, data: Some(data) } = &event
                 && let Some(number) = number_of(data)
             {
-                self.is_lost(number, id.is_some());
+                self.is_lost(reader, number, id.is_some());
             }
             if is_closed && self.chance.one_in(4) {
                 self.stale(Event::Stream(id, event));
@@ -1195,18 +1223,21 @@ impl World {
             stream.is_dead = true;
         }
         let id = stream.id.clone();
-        if let StreamEvent::Message { data, .. } = &event {
+        if let StreamEvent::Message { data, id: numbered } = &event {
+            if numbered.is_some() {
+                self.cursors.insert(id.session.as_ref().map(|session| session.0.to_string()));
+            }
             self.openings.remove(&id.session);
             self.connects.clear();
             self.is_asked(&id, number.or_else(|| number_of(data.as_ref()?)));
         }
         self.step(Event::Stream(id, event));
-        if let Some(number) = number {
-            let sent = &self.remote.sent[number];
-            let is_own = matches!(&sent.sort, Sort::Answer(id) if id.contains("acp-tether-own"));
-            self.checks.dealt_with(self.now, number, &self.remote.sent, is_own);
+        // Once the connection is deleted nothing is read any more (S7).
+        if let Some(number) = number.filter(|_| self.ended_at.is_none() || !self.deleted) {
+            self.checks.dealt_with(self.now, number, &self.remote.sent);
         }
         if is_over {
+            self.is_gone(reader);
             self.streams.remove(&reader);
         }
     }
@@ -1219,26 +1250,38 @@ impl World {
         }
     }
 
-    fn is_lost(&mut self, number: usize, is_numbered: bool) {
+    /// A message does not reach the core on this stream.
+    fn is_lost(&mut self, reader: u64, number: usize, is_numbered: bool) {
         if is_numbered {
             // It is sent again, after a pause, or a 410 says that it is not.
-            self.checks.stalls(number);
-        } else if self.ended_at.is_none() {
-            // Once the editor is gone there is nobody to lose it.
-            self.checks.lost(self.now, number, &self.remote.sent);
+            self.checks.comes_late(number);
         }
+        if self.ended_at.is_none() {
+            // Once the editor is gone there is nobody to lose it.
+            let at = self.gone.get(&reader).copied().unwrap_or(self.now);
+            let sent = &self.remote.sent[number];
+            let session = if self.plan.kind.is_socket { None } else { sent.session.as_deref() };
+            let is_resent = is_numbered && self.cursors.contains(&session.map(str::to_owned));
+            self.checks.lost(at, number, is_resent, &self.remote.sent);
+        }
+    }
+
+    /// A stream delivers nothing from here on.
+    fn is_gone(&mut self, reader: u64) {
+        self.gone.entry(reader).or_insert(self.now);
     }
 
     /// The core drops a stream; the server notices a while later.
     fn close(&mut self, id: &StreamId) {
         let reader = id.generation.0;
+        self.is_gone(reader);
         let mut stopped = Vec::new();
         if let Some(stream) = self.streams.get_mut(&reader) {
             stream.is_closed = true;
             stopped = stream.held.take().unwrap_or_default();
         }
         for frame in stopped {
-            self.is_lost(frame.number, frame.id.is_some());
+            self.is_lost(reader, frame.number, frame.id.is_some());
         }
         self.will_be_noticed(reader);
     }
@@ -1270,8 +1313,10 @@ impl World {
         }
         stream.is_dead = true;
         let was_open = stream.is_open;
-        for frame in stream.held.take().unwrap_or_default() {
-            self.is_lost(frame.number, frame.id.is_some());
+        let held = stream.held.take().unwrap_or_default();
+        self.is_gone(reader);
+        for frame in held {
+            self.is_lost(reader, frame.number, frame.id.is_some());
         }
         let event = if was_open {
             StreamEvent::Ended(End::Broken(reason.to_owned()))
@@ -1524,10 +1569,11 @@ impl World {
     }
 
     fn freeze(&mut self, reader: u64) {
+        self.is_gone(reader);
         let Some(stream) = self.streams.get_mut(&reader) else { return };
         stream.is_mute = true;
         for frame in stream.held.take().unwrap_or_default() {
-            self.is_lost(frame.number, frame.id.is_some());
+            self.is_lost(reader, frame.number, frame.id.is_some());
         }
     }
 
@@ -1562,6 +1608,7 @@ impl World {
             if survives == 2 || survives == 3 && self.rare.one_in(2) {
                 continue;
             }
+            self.gone.entry(reader).or_insert(self.now);
             if had_come {
                 self.freeze(reader);
             } else if let Some(stream) = self.streams.get_mut(&reader) {

@@ -86,7 +86,7 @@ impl Core {
         };
         let own = self.own.iter().filter(|(id, own)| is_sent(id, &own.lane()));
         for id in own.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            self.restore_again(&id, step);
+            self.doubt_restore(&id, step);
         }
     }
 

@@ -147,6 +147,10 @@ impl Core {
         }
     }
 
+    fn is_answered(&self, waiter: &Waiter) -> bool {
+        matches!(waiter, Waiter::Editor(id) | Waiter::Own(id) if self.is_held(id))
+    }
+
     /// A request was answered before its POST was: whatever becomes of the message concerns nobody
     /// any more, least of all a later request with the same id.
     fn disown(&mut self, scope: &Scope, id: &RequestId) {
@@ -462,6 +466,8 @@ impl Core {
         }
         match verdict {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
+            // Its answer is here, and waits for what came before it (R12).
+            Verdict::Failed(_) if self.is_answered(&message.waiter) => {}
             Verdict::Failed(failure) => {
                 let is_missed = lane == LaneName::Answers && !self.is_given_up(&message.waiter);
                 self.fail_message(&message, &failure, step);

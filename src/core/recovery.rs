@@ -319,14 +319,14 @@ impl Core {
         }
     }
 
-    /// A session loses a stream that is away. A turn whose answer is here may have said more before that
+    /// A session loses a stream that is away. A turn or a load whose answer is here may have had more before it
     /// (V11).
     pub(super) fn tell_cut_short(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let (Some(id), Some(session)) = (scope, self.sessions.get(scope)) else { return };
-        let is_turn = |held: &Held| self.ledger.turn_of(&held.request).is_some();
-        let is_owed = session.stream.owes_turn || session.held.iter().any(is_turn);
+        let is_last = |held: &Held| self.ledger.is_last(&held.request);
+        let is_owed = session.stream.owes || session.held.iter().any(is_last);
         if session.stream.is_coming() && is_owed {
-            self.tell_gap(id, "The agent's stream was lost in the middle of this turn; the rest of its output may be missing.", step);
+            self.tell_gap(id, "The agent's stream was lost before all of this came; the rest of its output may be missing.", step);
         }
     }
 

@@ -190,11 +190,11 @@ impl Core {
             };
             self.timers.arm(Timer::Quiet(scope.clone()), until);
         }
-        let is_turn = |held: &Held| self.ledger.turn_of(&held.request).is_some();
-        let is_owed = is_away && released.iter().any(is_turn);
+        let is_last = |held: &Held| self.ledger.is_last(&held.request);
+        let is_owed = is_away && released.iter().any(is_last);
         if let Some(session) = self.sessions.get_mut(scope) {
             session.held = kept;
-            session.stream.owes_turn |= is_owed;
+            session.stream.owes |= is_owed;
         }
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);

@@ -138,6 +138,11 @@ impl Ledger {
         self.requests.get(id).is_some_and(|request| request.session == *scope)
     }
 
+    /// Whether an answer closes what a session's stream brings: a turn, or a history.
+    pub fn is_last(&self, id: &RequestId) -> bool {
+        self.requests.get(id).is_some_and(|request| request.replays || request.turn().is_some())
+    }
+
     /// Whether a request is open.
     pub fn is_open(&self, id: &RequestId) -> bool {
         self.requests.contains_key(id)

@@ -32,6 +32,8 @@ pub struct Restore {
     waits: bool,
     /// It waits until a message or a person asks (L12).
     pub stopped: bool,
+    /// The answer to what is under way may be lost.
+    is_doubtful: bool,
     /// Another loss came meanwhile: once this restore is done, one more follows (V7).
     pub again: bool,
     /// What the session's messages are answered with if it cannot be restored.
@@ -60,6 +62,7 @@ impl Restore {
             suspected: 0,
             waits: false,
             stopped: false,
+            is_doubtful: false,
             again: false,
             otherwise,
         }
@@ -205,6 +208,7 @@ impl Core {
         }
         let body = Bytes::from(methods::restore(&id, restore.way, session_id, &session.setup));
         restore.request = Some(RequestId::of_own(&id));
+        restore.is_doubtful = false;
         let until = restore.since.get_or_insert(step.now).plus(limits::RESTORE_TIMEOUT);
         self.ask_ourselves(scope, id, Own::Restore(scope.clone()), body, step);
         self.timers.arm(Timer::Restore(scope.clone()), until);
@@ -328,22 +332,35 @@ impl Core {
         self.lose_session(&scope, failure, step);
     }
 
-    /// The answer to a restore, or to its sign-in, may be lost: it is asked for again in a moment.
-    pub(super) fn restore_again(&mut self, id: &RequestId, step: &mut Step<'_>) {
+    /// The answer to a restore, or to its sign-in, may be lost: if it does not come in a moment after all, it
+    /// is asked for again.
+    pub(super) fn doubt_restore(&mut self, id: &RequestId, step: &mut Step<'_>) {
+        let Some(Own::Restore(scope) | Own::SignIn(scope)) = self.own.get(id).cloned() else {
+            return;
+        };
+        let Some(restore) = self.restore_of(&scope, id) else {
+            self.forget_own(id);
+            return;
+        };
+        restore.is_doubtful = true;
+        let delay = limits::BACKOFF_FIRST.0 << (restore.broken + 1).min(limits::BROKEN_RESTORES);
+        self.timers.arm(Timer::Restore(scope), step.now.plus(Millis(delay)));
+    }
+
+    fn restore_again(&mut self, scope: &Scope, id: &RequestId, step: &mut Step<'_>) {
         let Some(own) = self.forget_own(id) else { return };
-        let (Own::Restore(scope) | Own::SignIn(scope)) = &own;
         self.forget_request(id, scope, step);
         let Some(restore) = self.restore_of(scope, id) else { return };
         restore.signed_in &= matches!(own, Own::Restore(_));
         restore.broken += u32::from(matches!(own, Own::Restore(_)));
         restore.request = None;
-        let delay = limits::BACKOFF_FIRST.0 << restore.broken.min(limits::BROKEN_RESTORES);
-        self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(Millis(delay)));
+        self.restore_due(scope, step);
     }
 
     /// The time of a step of a restore is over: it was not answered, or it is time to try again.
     pub(super) fn restore_due(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(restore) = self.sessions.get(scope).and_then(Session::restore) else { return };
+        let is_doubtful = restore.is_doubtful;
         let is_over = |since: Millis| since.plus(limits::RESTORE_TIMEOUT) <= step.now;
         match restore.request.clone() {
             None if restore.since.is_some_and(is_over) => self.try_next_way(scope, step),
@@ -353,6 +370,7 @@ impl Core {
             Some(id) => match self.take_held(scope, &id) {
                 // Only the end of its replay did not come.
                 Some(held) => self.settle_now(&id, &held.answer, held.is_error, step),
+                None if is_doubtful => self.restore_again(scope, &id, step),
                 None => self.restore_unanswered(scope, &id, step),
             },
         }
@@ -377,6 +395,7 @@ impl Core {
             && let Standing::Restoring(restore) = &mut session.standing
         {
             restore.since = Some(step.now);
+            restore.is_doubtful = false;
             self.expect_restore(scope, step);
         }
     }
@@ -384,7 +403,7 @@ impl Core {
     /// The step of a restore that is under way has its time from its beginning.
     pub(super) fn expect_restore(&mut self, scope: &Scope, step: &Step<'_>) {
         let Some(restore) = self.sessions.get(scope).and_then(Session::restore) else { return };
-        if restore.request.is_some() {
+        if restore.request.is_some() && !restore.is_doubtful {
             let since = restore.since.unwrap_or(step.now);
             self.timers.arm(Timer::Restore(scope.clone()), since.plus(limits::RESTORE_TIMEOUT));
         }
@@ -407,6 +426,7 @@ impl Core {
             && let Standing::Restoring(restore) = &mut session.standing
         {
             restore.request = Some(RequestId::of_own(&id));
+            restore.is_doubtful = false;
             restore.signed_in = true;
         }
         // It belongs to no session, so it goes in the connection's own lane.

@@ -232,8 +232,8 @@ pub struct Stream {
     pub broke: bool,
     /// Messages are missing since the last opening (R6).
     pub gap: bool,
-    /// A turn was answered while it was away, and may have said more before that (V11).
-    pub owes_turn: bool,
+    /// The answer to a turn or a load went out while it was away, and may have had more before it (V11).
+    pub owes: bool,
     /// The editor knows of the gap, and nothing came since (V11).
     pub gap_is_told: bool,
     /// Since when the server has refused the stream with 409 and nothing else (R7).

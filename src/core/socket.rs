@@ -250,7 +250,8 @@ impl Core {
         let (None, Some(named)) = (came_on, &params.session) else { return came_on.clone() };
         let named = Some(SessionId((&**named).into()));
         let stream = self.sessions.get(&named).map(|session| &session.stream.state);
-        let has_none = self.is_socket() || matches!(stream, Some(StreamState::Absent));
+        let has_none =
+            self.is_socket() || matches!(stream, Some(StreamState::Absent | StreamState::Unknown));
         if has_none { named } else { None }
     }
 }

@@ -105,7 +105,6 @@ impl Core {
         stream.renewal = Renewal::default();
         stream.trouble = None;
         stream.refused_since = None;
-        stream.owes_turn = false;
         stream.pulse.open(step.now);
         let is_renumbered = stream.event_epoch.is_some() && stream.event_epoch != event_epoch;
         stream.event_epoch = event_epoch;
@@ -129,6 +128,9 @@ impl Core {
         self.drain(scope, step);
         self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.stream.owes = false;
+        }
         self.opening_answered(scope, step);
         self.pump(scope, step);
     }
@@ -155,8 +157,15 @@ impl Core {
     fn restore_after_gap(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(id) = scope else { return };
         self.tell_gap(id, "Some of the agent's messages could not be delivered; the conversation above may be incomplete.", step);
-        let is_attached = self.sessions.get(scope).is_some_and(|session| session.attached);
-        if is_attached && !self.ledger.is_ending(scope) {
+        let session = self.sessions.get(scope);
+        let is_attached = session.is_some_and(|it| it.attached && !it.stream.owes);
+        // The editor's own load restores it as well, and what it replays is for the editor: ours would take that
+        // for its own.
+        let sent = self.ledger.sent_of(scope.as_ref());
+        let is_mending =
+            sent.iter().filter_map(|id| self.ledger.place_of(id)).any(|(it, _)| it.mends());
+        let is_better_left = is_mending && !self.opening.offers.resume;
+        if is_attached && !is_better_left && !self.ledger.is_ending(scope) {
             self.begin_restore(scope, lost(scope), step);
         }
     }

@@ -295,3 +295,32 @@ fn a3_a_session_whose_load_was_under_way_at_a_loss_is_lost_where_nobody_restores
     assert!(told.contains(r#""id":3,"error""#), "{told}");
     assert!(!world.core.sessions.contains_key(&s()), "nothing of it is left to do");
 }
+
+#[test]
+fn r12_an_answer_that_waits_is_not_hurried_by_the_break_of_its_post() {
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+    let mut world = World::with_session();
+    world.line(PROMPT);
+    assert_eq!(world.says(0, answer), "");
+    assert_eq!(world.answer(2, Outcome::Broken("reset".into())), "", "its 202 is lost");
+    assert_eq!(world.says(1, UPDATE), format!("line {UPDATE}\n"));
+    assert!(world.pass(100).contains(answer));
+}
+
+#[test]
+fn v2_a_restore_whose_answer_comes_after_all_is_not_asked_for_again() {
+    let mut world = restoring(RESUMES);
+    world.answer(2, response(202));
+    world.on(3, broken());
+    let newest = world.streams.iter().rposition(|stream| stream.session.is_none()).unwrap();
+    world.opened(newest);
+    let done = world.answer_to_ours(r#""result":{}"#);
+    world.says(newest, &done);
+    assert!(!world.pass(5_000).contains("session/resume"));
+}
+
+#[test]
+fn i3_what_comes_on_the_connection_s_stream_is_its_session_s_where_that_has_none() {
+    let mut world = restoring(LOADS);
+    assert_eq!(world.says(3, UPDATE), "", "the replay of our load, which went first");
+}
