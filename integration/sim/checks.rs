@@ -250,7 +250,7 @@ impl Checks {
         if request.method == "session/close" {
             self.closed.extend(request.session.clone());
         }
-        if let Some(session) = request.session.as_ref().filter(|_| restores(&request.method)) {
+        if let Some(session) = request.session.as_ref().filter(|_| replays(request)) {
             self.failed_loads.remove(session);
         }
         self.open.insert(request.id.clone(), Rc::clone(request));
@@ -669,7 +669,7 @@ impl Checks {
         if kind == "session_lost" || kind == "conflict" {
             self.lost_sessions.extend(request.session.clone());
         }
-        if restores(&request.method) {
+        if replays(&request) {
             self.failed_loads.extend(request.session.clone());
         }
         let is_for_good =
@@ -920,9 +920,9 @@ impl Checks {
     }
 }
 
-/// Whether a request brings a session back.
-fn restores(method: &str) -> bool {
-    matches!(method, "session/load" | "session/resume")
+/// Whether a request asks for a history.
+fn replays(request: &Request) -> bool {
+    request.method == "session/load" || request.line.contains("replayFrom")
 }
 
 /// Whether a line end is the first of these bytes: LF, CR, U+2028 or U+2029.

@@ -312,8 +312,10 @@ impl Roster {
     pub fn expect_news(&mut self, event: &Event) {
         let passes = matches!(
             event,
-            Event::Stream(_, StreamEvent::Message { .. } | StreamEvent::Comment)
-                | Event::Listening(_)
+            Event::Stream(
+                _,
+                StreamEvent::Message { .. } | StreamEvent::Comment | StreamEvent::Progress
+            ) | Event::Listening(_)
                 | Event::Named(..)
                 | Event::Writing(_)
                 | Event::Inquiry(_, Inquiry::Status)

@@ -311,6 +311,7 @@ fn r12_an_answer_that_waits_is_not_hurried_by_the_break_of_its_post() {
 fn v2_a_restore_whose_answer_comes_after_all_is_not_asked_for_again() {
     let mut world = restoring(RESUMES);
     world.answer(2, response(202));
+    world.opened(5);
     world.on(3, broken());
     let newest = world.streams.iter().rposition(|stream| stream.session.is_none()).unwrap();
     world.opened(newest);

@@ -976,11 +976,15 @@ async fn r9_a_body_that_is_cut_or_just_stops_is_no_clean_end() {
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n3\r\n:\n\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9\r\n\r\n:\n\n",
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n:\n\n",
+        // A proxy ends in order what its own upstream did not.
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n7\r\ndata: {\r\n0\r\n\r\n",
     ] {
         let mut client = Client::new(&[&raw(answer).await]);
         client.open("s", None);
         let mut last = client.events().await;
-        while let Some(StreamEvent::Opened { .. } | StreamEvent::Comment) = last.last() {
+        while let Some(StreamEvent::Opened { .. } | StreamEvent::Comment | StreamEvent::Progress) =
+            last.last()
+        {
             last = client.events().await;
         }
         assert!(matches!(last[..], [StreamEvent::Ended(End::Broken(_))]), "{answer}: {last:?}");
