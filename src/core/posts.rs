@@ -85,10 +85,11 @@ impl Core {
             return;
         }
         if session.messages.posting.is_some() {
-            // What waits for our restore has its time from the beginning (R1).
-            return if session.is_restoring() {
-                self.hold(scope, step)
-            };
+            if session.is_restoring() {
+                // What waits for our restore has its time from the beginning (R1).
+                self.hold(scope, step);
+            }
+            return;
         }
         match session.stream.state {
             _ if session.messages.resting || session.must_wait() => self.hold(scope, step),
