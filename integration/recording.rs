@@ -244,6 +244,7 @@ const SECRETS: &str = r#"
 {"sees_like":{"method":"fs/write_text_file"},"save":"q"}
 {"editor":{"jsonrpc":"2.0","id":{"$ref":"q"},"error":{"code":1,"message":"SECRET","data":{"SECRET":"SECRET"}}}}
 {"gets":{"method":"POST","body_like":{"id":"q"}},"answer":{"status":500,"text":"SECRET went wrong"}}
+{"sees_like":{"method":"session/update"}}
 {"stream":"s1","event":{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"sessionId":"s1","mode":"form","requestedSchema":{"type":"object","properties":{"SECRET":{"type":"string"}}}}}}
 {"sees_like":{"method":"elicitation/create"},"save":"e"}
 {"editor":{"jsonrpc":"2.0","id":{"$ref":"e"},"result":{"action":"accept","content":{"code":"SECRET","state":"SECRET-2","id":"passport-SECRET"}}}}

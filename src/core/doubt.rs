@@ -176,7 +176,10 @@ impl Core {
     /// An answer to the agent's question did not reach it: it may wait for it for ever (I19).
     pub(super) fn answer_missed(&mut self, scope: &Scope, step: &mut Step<'_>) {
         self.doubt_sent(scope, step);
-        if let Some(id) = scope {
+        let is_running = self.sessions.get(scope).is_some_and(|session| session.is_running);
+        if let Some(id) = scope
+            && (is_running || self.ledger.has_open(id))
+        {
             self.tell_gap(id, "An answer to the agent could not be delivered; if nothing more comes, cancel this turn and ask again.", step);
         }
     }
