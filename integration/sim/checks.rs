@@ -905,7 +905,10 @@ impl Checks {
                 Whose::One(of) => *of == loss.session,
                 Whose::Answer(id) => sent[loss.number].sort == Sort::Answer(id.clone()),
             };
-            let is_in_time = complaint.at >= loss.at && complaint.at <= loss.at + self.patience;
+            // The error that its request is answered with may come as late as a doubt ends (R10).
+            let is_answer = matches!(complaint.of, Whose::Answer(_));
+            let is_in_time = complaint.at >= loss.at
+                && (is_answer || complaint.at <= loss.at + self.patience);
             is_of_it && is_in_time && (complaint.is_for_good || !loss.is_numbered)
         };
         let silent = self.losses.iter().find(|loss| {
