@@ -907,8 +907,8 @@ impl Checks {
             };
             // The error that its request is answered with may come as late as a doubt ends (R10).
             let is_answer = matches!(complaint.of, Whose::Answer(_));
-            let is_in_time = complaint.at >= loss.at
-                && (is_answer || complaint.at <= loss.at + self.patience);
+            let is_in_time =
+                complaint.at >= loss.at && (is_answer || complaint.at <= loss.at + self.patience);
             is_of_it && is_in_time && (complaint.is_for_good || !loss.is_numbered)
         };
         let silent = self.losses.iter().find(|loss| {
