@@ -905,10 +905,11 @@ impl Checks {
                 Whose::One(of) => *of == loss.session,
                 Whose::Answer(id) => sent[loss.number].sort == Sort::Answer(id.clone()),
             };
-            // The error that its request is answered with may come as late as a doubt ends (R10).
-            let is_answer = matches!(complaint.of, Whose::Answer(_));
+            // The error that its request is answered with may come as late as a doubt ends (R10), and
+            // what the server numbers is lost only when it says so, once its stream is open again.
+            let may_be_late = matches!(complaint.of, Whose::Answer(_)) || loss.is_numbered;
             let is_in_time =
-                complaint.at >= loss.at && (is_answer || complaint.at <= loss.at + self.patience);
+                complaint.at >= loss.at && (may_be_late || complaint.at <= loss.at + self.patience);
             is_of_it && is_in_time && (complaint.is_for_good || !loss.is_numbered)
         };
         let silent = self.losses.iter().find(|loss| {

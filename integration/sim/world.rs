@@ -1223,13 +1223,16 @@ impl World {
             stream.is_dead = true;
         }
         let id = stream.id.clone();
+        let mut number = number;
         if let StreamEvent::Message { data, id: numbered } = &event {
             if numbered.is_some() {
                 self.cursors.insert(id.session.as_ref().map(|session| session.0.to_string()));
             }
             self.openings.remove(&id.session);
             self.connects.clear();
-            self.is_asked(&id, number.or_else(|| number_of(data.as_ref()?)));
+            // A copy is known by what is in it.
+            number = number.or_else(|| number_of(data.as_ref()?));
+            self.is_asked(&id, number);
         }
         self.step(Event::Stream(id, event));
         // Once the connection is deleted nothing is read any more (S7).
