@@ -90,6 +90,7 @@ impl Core {
             self.queued_bytes -= answer.body.len();
         }
         session.answers.resting = false;
+        session.answers.held_since = None;
         self.timers.disarm(&Timer::Repost(scope.clone(), LaneName::Answers));
     }
 }

@@ -110,11 +110,10 @@ impl Core {
 
     /// The sent requests that are of a session and may be answered on the connection's stream.
     fn sent_on_either(&self) -> Vec<RequestId> {
-        let is_attached = |scope: &Scope| self.sessions.get(scope).is_some_and(|it| it.attached);
         let is_either = |id: &RequestId| {
             self.ledger.place_of(id).is_some_and(|(method, scope)| {
                 let ends = method.mends() || method == Method::EndSession;
-                ends || !is_attached(scope) || !self.answers_apart
+                ends || !self.is_attached(scope) || !self.answers_apart
             })
         };
         self.ledger.sent().into_iter().filter(is_either).collect()
@@ -130,8 +129,12 @@ impl Core {
         self.fail_each(sent, &Failure::new(Kind::StreamLost, Delivery::Unknown, reason), step);
     }
 
-    /// Something came on a stream: its doubted requests may still be answered.
+    /// Something came of a scope: its doubted requests may still be answered, and what it needs next it needs
+    /// anew.
     pub(super) fn heard(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope) {
+            session.restores.reset();
+        }
         // They may be in doubt with the connection's stream (R1).
         for doubtful in [scope, &None] {
             let Some(session) = self.sessions.get_mut(doubtful) else { continue };

@@ -166,9 +166,16 @@ impl Core {
         }
     }
 
-    /// A cancel whose turn has ended goes nowhere (V10).
+    /// A cancel whose turn has ended goes nowhere (V10), nor an answer whose question was withdrawn (C4).
     pub(super) fn forget_pointless(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
+        let is_withdrawn = |message: &mut Queued| match message.waiter {
+            Waiter::Question(number) => self.ledger.question(number).is_none(),
+            _ => false,
+        };
+        while let Some(answer) = session.answers.queue.pop_front_if(is_withdrawn) {
+            self.queued_bytes -= answer.body.len();
+        }
         let is_pointless = |message: &mut Queued| match &message.waiter {
             Waiter::Turn(turn) => !self.ledger.has_any(turn),
             _ => false,
@@ -447,9 +454,15 @@ impl Core {
             Verdict::Failed(failure)
                 if matches!(message.waiter, Waiter::Question(_))
                     && failure.may_pass()
-                    && step.now < message.since.plus(self.settings.hold) =>
+                    && self.may_answer_again(scope, step) =>
             {
                 Verdict::Again(Again::Later(None), (failure.kind, failure.message))
+            }
+            Verdict::Accepted(response) if self.is_unread(&response) => {
+                let reason = "the remote agent could not read this message";
+                let failure = Failure::refused(Kind::Http, reason, &response);
+                // It is the agent that says so: another message may fare better.
+                Verdict::Failed(Failure { status: None, ..failure })
             }
             verdict => verdict,
         };
@@ -463,19 +476,21 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(scope) {
             session.lane(lane).backoff.reset();
             session.lane(lane).trouble = None;
-            session.lane(lane).held_since = None;
+            if !matches!(message.waiter, Waiter::Own(_)) {
+                // What waits for a restore waits on.
+                session.lane(lane).held_since = None;
+            }
         }
         match verdict {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
             // Its answer is here, and waits for what came before it (R12).
-            Verdict::Failed(_) if self.is_answered(&message.waiter) => {}
-            Verdict::Failed(failure) => {
-                let is_missed = lane == LaneName::Answers && !self.is_given_up(&message.waiter);
-                self.fail_message(&message, &failure, step);
-                if is_missed {
-                    self.answer_missed(scope, step);
-                }
+            Verdict::Failed(_) if self.is_answered(&message.waiter) => {
+                self.is_made_known(scope, step);
             }
+            Verdict::Failed(failure) if lane == LaneName::Answers => {
+                self.missed(scope, &message, &failure, step);
+            }
+            Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
             // The next way of a restore may be the load that is asked for (C3).
             Verdict::Conflict(failure) if matches!(message.waiter, Waiter::Own(_)) => {
                 self.fail_message(&message, &failure, step);
@@ -493,6 +508,20 @@ impl Core {
         }
     }
 
+    /// An answer to the agent does not reach it.
+    fn missed(&mut self, scope: &Scope, message: &Queued, failure: &Failure, step: &mut Step<'_>) {
+        let is_waited_for = !self.is_given_up(&message.waiter);
+        self.fail_message(message, failure, step);
+        if is_waited_for {
+            self.answer_missed(scope, step);
+        }
+    }
+
+    /// Whether the agent is known to have a session on this connection.
+    pub(super) fn is_attached(&self, scope: &Scope) -> bool {
+        self.sessions.get(scope).is_some_and(|session| session.attached)
+    }
+
     /// A message was not accepted, because its connection or its session is gone. It is sent once
     /// more, after the recovery (L10, V5).
     fn refused_as_gone(
@@ -506,6 +535,10 @@ impl Core {
         let may_be_session_alone = message.header.is_some() && failure.status == Some(404);
         let why = format!("the connection is lost: {}", failure.message);
         match lane {
+            LaneName::Answers if may_be_session_alone && !self.is_attached(scope) => {
+                // Nobody restores it, and what goes on there may wait for it.
+                self.missed(scope, &message, &failure, step);
+            }
             // What asked is gone with the connection or the session, unless it asks again (V6).
             LaneName::Answers => {}
             LaneName::Messages if self.is_given_up(&message.waiter) => {}
@@ -574,13 +607,9 @@ impl Core {
             Waiter::Own(id) => !self.own.contains_key(id),
             _ => true,
         };
-        if let Some(session) = self.sessions.get_mut(scope)
-            && matches!(session.stream.state, StreamState::Unknown)
-            // A refusal that came before its 202 made no session known; nor does a cancel.
-            && (session.attached || !is_settled)
-        {
-            session.stream.posted_first = true;
-            self.open_stream(scope, step);
+        // A refusal that came before its 202 made no session known; nor does a cancel.
+        if self.is_attached(scope) || !is_settled {
+            self.is_made_known(scope, step);
         }
         if self.is_given_up(&message.waiter) {
             // A request of the editor may have that id by now.
@@ -606,14 +635,32 @@ impl Core {
             Ok(Message::Answer { id: answered, is_error }) if answered.key() == *id => {
                 self.settle(id, &response.body, is_error, &None, step);
             }
-            Ok(Message::Answer { id: answered, is_error: true })
-                if self.is_of_nothing(answered) =>
-            {
-                let reason = "the remote agent could not read this message";
-                self.fail_message(message, &Failure::refused(Kind::Http, reason, response), step);
-            }
             _ => {}
         }
+    }
+
+    /// A message went first and was taken: the remote knows its session now (R1).
+    fn is_made_known(&mut self, scope: &Scope, step: &mut Step<'_>) {
+        if let Some(session) = self.sessions.get_mut(scope)
+            && matches!(session.stream.state, StreamState::Unknown)
+        {
+            session.stream.posted_first = true;
+            self.open_stream(scope, step);
+        }
+    }
+
+    /// Whether a success says that the agent could not read the message (JSON-RPC 2.0, 5.1).
+    fn is_unread(&self, response: &Response) -> bool {
+        let error = message::read(&response.body);
+        matches!(error, Ok(Message::Answer { id, is_error: true }) if self.is_of_nothing(id))
+    }
+
+    /// The POST of an answer to the agent may not have arrived: whether it is posted again, for `--hold` from
+    /// the first that failed.
+    fn may_answer_again(&mut self, scope: &Scope, step: &Step<'_>) -> bool {
+        let Some(session) = self.sessions.get_mut(scope) else { return false };
+        let since = *session.answers.held_since.get_or_insert(step.now);
+        step.now < since.plus(self.settings.hold)
     }
 }
 

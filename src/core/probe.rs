@@ -7,8 +7,8 @@ use super::recovery::lost;
 use super::session::{Renewal, Scope, Session, StreamState};
 use super::timers::Timer;
 use super::{
-    Core, Effect, End, Generation, Level, Open, Outcome, Response, Step, StreamEvent, StreamId,
-    limits, name,
+    Core, Effect, End, Generation, Level, Millis, Open, Outcome, Response, Step, StreamEvent,
+    StreamId, limits, name,
 };
 
 /// The question to the connection whether it lives, which a GET of its own stream asks (R8).
@@ -112,9 +112,7 @@ impl Core {
             StreamEvent::Failed(Outcome::NoCredential(reason)) => {
                 self.cannot_ask(&Failure::new(Kind::Auth, Delivery::Unsent, reason), step);
             }
-            StreamEvent::Failed(_) | StreamEvent::Ended(_) => {
-                self.ask_again(step);
-            }
+            StreamEvent::Failed(_) | StreamEvent::Ended(_) => self.ask_again(None, step),
             _ => {}
         }
     }
@@ -136,7 +134,10 @@ impl Core {
                 let reason = format!("the remote agent refuses the credential (HTTP {status})");
                 self.cannot_ask(&Failure::refused(kind, reason, response), step);
             }
-            _ => self.ask_again(step),
+            status => {
+                let asked = response.retry_after.filter(|_| matches!(status, 429 | 502..=504));
+                self.ask_again(asked, step);
+            }
         }
     }
 
@@ -272,10 +273,14 @@ impl Core {
         }
     }
 
-    fn ask_again(&mut self, step: &mut Step<'_>) {
+    fn ask_again(&mut self, asked: Option<Millis>, step: &mut Step<'_>) {
         self.probe = Some(Probe::Waiting);
         let Some(own) = self.sessions.get_mut(&None) else { return };
-        let delay = own.stream.backoff.next_after_failure(&mut self.chance);
+        let backoff = &mut own.stream.backoff;
+        let delay = match asked {
+            Some(_) => backoff.next_asked(asked, &mut self.chance),
+            None => backoff.next_after_failure(&mut self.chance),
+        };
         self.timers.arm(Timer::Probe, step.now.plus(delay));
     }
 
@@ -288,6 +293,7 @@ impl Core {
             let Some(session) = self.sessions.get_mut(&scope) else { continue };
             if session.attached && !self.ledger.is_ending(&scope) {
                 step.log(Level::Warn, format!("{} is lost from its connection", name(&scope)));
+                self.tell_cut_short(&scope, step);
                 self.close_stream(&scope, step);
                 self.forget_turn(&scope, step);
                 self.fail_sent_of(&scope, &lost(&scope), step);

@@ -10,7 +10,9 @@ use super::message::{self, Message, RequestId};
 use super::methods::{self, Offers};
 use super::posts::{Posting, is_json};
 use super::requests::OWN_REQUEST;
-use super::session::{Backoff, Held, LaneName, Queued, Renewal, Scope, Session, Standing, Waiter};
+use super::session::{
+    Backoff, LaneName, Owed, Queued, Renewal, Scope, Session, Standing, StreamState, Waiter,
+};
 use super::timers::Timer;
 use super::{
     Connection, Core, Effect, Level, Millis, Outcome, Post, PostId, Response, SessionId, Step,
@@ -114,10 +116,14 @@ impl Core {
     fn drop_posts(&mut self, step: &mut Step<'_>) {
         for (post, posting) in std::mem::take(&mut self.posts) {
             step.out.push(Effect::Abandon(post));
-            if let Posting::Message(scope, lane, _) = &posting
+            if let Posting::Message(scope, lane, message) = &posting
                 && let Some(session) = self.sessions.get_mut(scope)
             {
                 session.lane(*lane).posting = None;
+                if !matches!(message.waiter, Waiter::Own(_)) {
+                    // What waited behind it waited for its POST alone.
+                    session.lane(*lane).held_since = None;
+                }
             }
             if let Posting::Message(_, _, message) = posting {
                 self.queued_bytes -= message.body.len();
@@ -319,13 +325,14 @@ impl Core {
         }
     }
 
-    /// A session loses a stream that is away. A turn or a load whose answer is here may have had more before it
-    /// (V11).
+    /// A session is lost whose stream may be away. A turn or a load whose answer is here may have had more
+    /// before it (V11).
     pub(super) fn tell_cut_short(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let (Some(id), Some(session)) = (scope, self.sessions.get(scope)) else { return };
-        let is_last = |held: &Held| self.ledger.is_last(&held.request);
-        let is_owed = session.stream.owes || session.held.iter().any(is_last);
-        if session.stream.is_coming() && is_owed {
+        let is_away = !matches!(session.stream.state, StreamState::Open { .. });
+        let held = session.held.iter().filter(|_| is_away);
+        let owed = held.map(|held| self.ledger.last_of(&held.request)).max().unwrap_or_default();
+        if owed.max(session.stream.owes) > Owed::Nothing {
             self.tell_gap(id, "The agent's stream was lost before all of this came; the rest of its output may be missing.", step);
         }
     }
@@ -411,6 +418,7 @@ impl Session {
             lane.trouble = None;
             lane.backoff.reset();
         }
+        self.answers.held_since = None;
         let is_of_it = |message: &&Queued| matches!(message.waiter, Waiter::Own(_) | Waiter::Stop);
         let bytes = self.messages.queue.iter().filter(is_of_it).map(|it| it.body.len()).sum();
         self.messages.queue.retain(|message| !is_of_it(&message));

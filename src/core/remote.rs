@@ -200,6 +200,10 @@ impl Core {
             self.succeeded(&request, answer, step);
         } else {
             self.stays_unknown(&request.session);
+            if request.method == Method::EndSession {
+                // Its stream may have ended meanwhile, and was left alone (V8).
+                self.open_where_closed(&request.session, step);
+            }
         }
         self.retire_if_idle(&request.session, step);
         self.pump(&request.session, step);

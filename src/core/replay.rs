@@ -153,11 +153,16 @@ impl Core {
     /// A session's stream is open again: what of a replay was not delivered comes.
     pub(super) fn replay_goes_on(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
+        let mut is_ours = false;
         for held in &mut session.held {
-            // Our own restore has the time for it.
             if self.own.contains_key(&held.request) {
                 held.since = step.now;
+                is_ours = true;
             }
+        }
+        if is_ours {
+            // Our own restore has the time for it.
+            self.step_begins(scope, step);
         }
         self.not_quiet(scope, step);
     }
@@ -190,11 +195,12 @@ impl Core {
             };
             self.timers.arm(Timer::Quiet(scope.clone()), until);
         }
-        let is_last = |held: &Held| self.ledger.is_last(&held.request);
-        let is_owed = is_away && released.iter().any(is_last);
+        let owed =
+            released.iter().filter(|_| is_away).map(|held| self.ledger.last_of(&held.request));
+        let owed = owed.max().unwrap_or_default();
         if let Some(session) = self.sessions.get_mut(scope) {
             session.held = kept;
-            session.stream.owes |= is_owed;
+            session.stream.owes = session.stream.owes.max(owed);
         }
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);

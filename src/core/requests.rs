@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::message::{Id, RequestId};
 use super::methods::Method;
+use super::session::Owed;
 use super::{Epoch, SessionId};
 
 /// How the ids of our own requests begin (I9).
@@ -138,9 +139,13 @@ impl Ledger {
         self.requests.get(id).is_some_and(|request| request.session == *scope)
     }
 
-    /// Whether an answer closes what a session's stream brings: a turn, or a history.
-    pub fn is_last(&self, id: &RequestId) -> bool {
-        self.requests.get(id).is_some_and(|request| request.replays || request.turn().is_some())
+    /// What the answer to a request is the last of, of all that a session's stream brings.
+    pub fn last_of(&self, id: &RequestId) -> Owed {
+        match self.requests.get(id) {
+            Some(request) if request.replays => Owed::History,
+            Some(request) if request.turn().is_some() => Owed::Turn,
+            _ => Owed::Nothing,
+        }
     }
 
     /// Whether a request is open.

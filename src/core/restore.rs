@@ -338,13 +338,21 @@ impl Core {
         let Some(Own::Restore(scope) | Own::SignIn(scope)) = self.own.get(id).cloned() else {
             return;
         };
+        if self.is_held(id) {
+            // It is here, and waits for its replay.
+            return;
+        }
         let Some(restore) = self.restore_of(&scope, id) else {
             self.forget_own(id);
             return;
         };
-        restore.is_doubtful = true;
+        if std::mem::replace(&mut restore.is_doubtful, true) {
+            // A stream that breaks again and again does not put it off.
+            return;
+        }
         let delay = limits::BACKOFF_FIRST.0 << (restore.broken + 1).min(limits::BROKEN_RESTORES);
-        self.timers.arm(Timer::Restore(scope), step.now.plus(Millis(delay)));
+        let end = restore.since.unwrap_or(step.now).plus(limits::RESTORE_TIMEOUT);
+        self.timers.arm(Timer::Restore(scope), step.now.plus(Millis(delay)).min(end));
     }
 
     fn restore_again(&mut self, scope: &Scope, id: &RequestId, step: &mut Step<'_>) {

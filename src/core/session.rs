@@ -135,8 +135,10 @@ impl Session {
             _ => None,
         };
         let held = self.held.iter_mut().map(|held| &mut held.since);
-        let (doubted, lane) = (self.doubted.values_mut(), &mut self.messages.held_since);
-        held.chain(doubted).chain(lane).chain(&mut self.draining).chain(restore)
+        let lanes = [&mut self.messages, &mut self.answers];
+        let lanes = lanes.into_iter().filter_map(|lane| lane.held_since.as_mut());
+        let doubted = self.doubted.values_mut();
+        held.chain(doubted).chain(lanes).chain(&mut self.draining).chain(restore)
     }
 
     /// What keeps its messages from going: the network before the stream.
@@ -232,14 +234,26 @@ pub struct Stream {
     pub broke: bool,
     /// Messages are missing since the last opening (R6).
     pub gap: bool,
-    /// The answer to a turn or a load went out while it was away, and may have had more before it (V11).
-    pub owes: bool,
+    /// What the editor has the end of, and may lack the rest of (V11).
+    pub owes: Owed,
     /// The editor knows of the gap, and nothing came since (V11).
     pub gap_is_told: bool,
     /// Since when the server has refused the stream with 409 and nothing else (R7).
     pub refused_since: Option<Millis>,
     /// How the stream shows that it lives (L11).
     pub pulse: Pulse,
+}
+
+/// What was answered while its stream was away: more of it may come with the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owed {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A turn.
+    Turn,
+    /// A history that the editor asked for.
+    History,
 }
 
 /// Where a stream stands.
@@ -344,7 +358,8 @@ pub struct Lane {
     pub backoff: Backoff,
     /// Such a delay runs.
     pub resting: bool,
-    /// Since when the first message cannot go because of the network or the stream.
+    /// Since when the first message cannot go because of the network or the stream, or an answer to the agent
+    /// is posted again.
     pub held_since: Option<Millis>,
     /// What holds it, for the error.
     pub trouble: Option<(Kind, String)>,

@@ -8,7 +8,7 @@ use super::link::Link;
 use super::posts::{gone, lost_by, names_reload, reload, speaks_of_the_connection};
 use super::recovery::lost;
 use super::restore::mends;
-use super::session::{Renewal, Scope, Session, Standing, StreamState};
+use super::session::{Owed, Renewal, Scope, Session, Standing, StreamState};
 use super::timers::Timer;
 use super::{
     Core, Effect, End, Generation, Level, Millis, Open, Outcome, Response, Step, StreamEvent,
@@ -129,7 +129,7 @@ impl Core {
         self.replay_goes_on(scope, step);
         self.mend_gap(scope, step);
         if let Some(session) = self.sessions.get_mut(scope) {
-            session.stream.owes = false;
+            session.stream.owes = Owed::Nothing;
         }
         self.opening_answered(scope, step);
         self.pump(scope, step);
@@ -158,13 +158,15 @@ impl Core {
         let Some(id) = scope else { return };
         self.tell_gap(id, "Some of the agent's messages could not be delivered; the conversation above may be incomplete.", step);
         let session = self.sessions.get(scope);
-        let is_attached = session.is_some_and(|it| it.attached && !it.stream.owes);
-        // The editor's own load restores it as well, and what it replays is for the editor: ours would take that
-        // for its own.
+        let is_attached = session.is_some_and(|it| it.attached && it.stream.owes != Owed::History);
+        // The editor's own load restores it as well, and what it replays is for the editor: a load of ours would
+        // take that for its own.
         let sent = self.ledger.sent_of(scope.as_ref());
-        let is_mending =
-            sent.iter().filter_map(|id| self.ledger.place_of(id)).any(|(it, _)| it.mends());
-        let is_better_left = is_mending && !self.opening.offers.resume;
+        let mut mending = sent
+            .iter()
+            .filter(|id| self.ledger.place_of(id).is_some_and(|(method, _)| method.mends()));
+        let is_better_left = mending
+            .any(|id| !self.opening.offers.resume || self.ledger.last_of(id) == Owed::History);
         if is_attached && !is_better_left && !self.ledger.is_ending(scope) {
             self.begin_restore(scope, lost(scope), step);
         }
@@ -180,7 +182,6 @@ impl Core {
         let scope = &stream.session;
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.stream.backoff.reset();
-        session.restores.reset();
         session.stream.pulse.event(step.now);
         let is_numbered = id.as_ref().is_some_and(|id| !id.is_empty());
         let is_repeat = match (&id, &data) {

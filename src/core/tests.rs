@@ -10,6 +10,7 @@ use super::*;
 
 mod doubts;
 mod recovery;
+mod restores;
 mod socket;
 mod turns;
 mod waiting;
@@ -848,10 +849,10 @@ fn v3_a_replay_to_a_stream_that_was_not_there_comes_with_the_next_and_is_not_pas
 }
 
 #[test]
-fn c3_a_load_that_succeeds_late_mends_a_session_that_was_given_up() {
+fn c3_a_resume_that_succeeds_late_mends_a_session_that_was_given_up() {
     let mut world = World::with_session();
     world.core.opening.offers.resume = true;
-    world.line(r#"{"jsonrpc":"2.0","id":9,"method":"session/load","params":{"sessionId":"s"}}"#);
+    world.line(r#"{"jsonrpc":"2.0","id":9,"method":"session/resume","params":{"sessionId":"s"}}"#);
     world.answer(2, response(202));
     world.on(1, StreamEvent::Ended(End::Clean));
     let Outcome::Response(gone) = response(410) else { panic!() };
