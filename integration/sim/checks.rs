@@ -56,8 +56,10 @@ pub enum Seen {
 /// What a message is to the order of its session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// An update, or a question.
+    /// An update.
     Update,
+    /// A question: a person is asked at once, also where the end of the turn before waits for its stream.
+    Question,
     /// An answer that follows updates.
     Answer,
     /// The end of a turn: updates follow it, too.
@@ -197,9 +199,9 @@ struct OwnLoad {
     until: u64,
 }
 
-/// How long the core waits for the replay of a load of its own that is answered on another stream (V3), and
-/// how long the editor may not read meanwhile.
-const OWN_REPLAY: u64 = 20_000 + 10_000;
+/// How long the core waits for the replay of a load of its own that is answered on another stream, and for that
+/// stream (V3), and how long the editor may not read meanwhile.
+const OWN_REPLAY: u64 = 60_000 + 20_000 + 10_000;
 /// How long a load of the core's own may take, and its replay come behind it, where nothing answers it.
 const OWN_LOAD: u64 = 130_000;
 
@@ -310,10 +312,11 @@ impl Checks {
         let session = message.session.as_ref();
         let (rule, is_fair) = match &message.sort {
             Sort::Update => ("I10", session.is_some_and(|it| self.may_miss(now, it))),
-            // Of a load that was answered with an error, half a history is of no use.
+            // Of a load that was answered with an error, half a history is of no use; nor is the rest of one
+            // that is told to have a gap.
             Sort::Replay { own } => {
-                let has_failed = |session| self.failed_loads.contains(session);
-                ("V3", *own || session.is_some_and(has_failed))
+                let is_of_no_use = |it| self.failed_loads.contains(it) || self.gapped.contains(it);
+                ("V3", *own || session.is_some_and(is_of_no_use))
             }
             // It waits for the end of a replay, and is missed if it never comes.
             // One that is wrongly taken for a repeat leaves its request open (I19).
@@ -348,6 +351,11 @@ impl Checks {
         let loads = self.own_loads.get(session);
         loads.is_some_and(|loads| loads.iter().any(|load| now < load.until))
             || self.gapped.contains(session)
+    }
+
+    /// So much time does not count for what the core waits for (L11).
+    pub fn stands_still(&mut self, millis: u64) {
+        self.own_loads.values_mut().flatten().for_each(|load| load.until += millis);
     }
 
     /// The answer to a request of the core's own reaches it. Behind one on the session's stream no replay
@@ -485,7 +493,7 @@ impl Checks {
                 (Cow::Borrowed(text), Seen::Answer { request, result })
             }
             Sort::Question { ask, id: theirs } => {
-                self.in_order(message.session.as_deref(), number, Order::Update, text);
+                self.in_order(message.session.as_deref(), number, Order::Question, text);
                 if id.starts_with("\"acp-tether-own") || self.questions.contains_key(id) {
                     self.fail("I9", format!("a question under an id that is not free: {text}"));
                 }
@@ -521,12 +529,16 @@ impl Checks {
     fn in_order(&mut self, session: Option<&str>, number: usize, order: Order, text: &str) {
         let Some(session) = session else { return };
         let Some((update, answer)) = self.newest.get_mut(session) else {
-            let first = if order == Order::Update { (number, 0) } else { (0, number) };
+            let first = match order {
+                Order::Update => (number, 0),
+                Order::Question => (0, 0),
+                Order::Answer | Order::End => (0, number),
+            };
             self.newest.insert(session.to_owned(), first);
             return;
         };
         let is_late = self.late.contains(&number) || self.paused.contains(&number);
-        if order != Order::Update {
+        if matches!(order, Order::Answer | Order::End) {
             let before = *update;
             *answer = (*answer).max(number);
             if order == Order::End && number < before && !is_late {
@@ -538,7 +550,7 @@ impl Checks {
         } else if number < *answer && !is_late {
             let before = *answer;
             self.fail("I4", format!("after the answer {before}, which was sent later: {text}"));
-        } else {
+        } else if order == Order::Update {
             *update = number;
         }
     }
@@ -728,7 +740,7 @@ impl Checks {
             if is_request && !posted.number.is_some_and(is_open) {
                 self.fail("I2", format!("posted, and the editor has its answer: {id}"));
             }
-            if posted.method == Some("session/prompt")
+            if matches!(posted.method, Some("session/prompt" | "session/load" | "session/resume"))
                 && let Some(session) = session
             {
                 // What is lost of it is another gap (V11).

@@ -84,8 +84,11 @@ impl Core {
         if session.messages.queue.is_empty() {
             return;
         }
-        if session.messages.posting.is_some() {
-            if session.is_restoring() {
+        if let Some(post) = session.messages.posting {
+            let is_own = |posting: &mut Posting| {
+                posting.message().is_some_and(|it| matches!(it.waiter, Waiter::Own(_)))
+            };
+            if self.posts.get_mut(&post).is_some_and(is_own) {
                 // What waits for our restore has its time from the beginning (R1).
                 self.hold(scope, step);
             }
@@ -175,6 +178,10 @@ impl Core {
         };
         while let Some(answer) = session.answers.queue.pop_front_if(is_withdrawn) {
             self.queued_bytes -= answer.body.len();
+            // What was asked of it is asked of no other.
+            session.answers.resting = false;
+            session.answers.held_since = None;
+            self.timers.disarm(&Timer::Repost(scope.clone(), LaneName::Answers));
         }
         let is_pointless = |message: &mut Queued| match &message.waiter {
             Waiter::Turn(turn) => !self.ledger.has_any(turn),
@@ -490,7 +497,14 @@ impl Core {
             Verdict::Failed(failure) if lane == LaneName::Answers => {
                 self.missed(scope, &message, &failure, step);
             }
-            Verdict::Failed(failure) => self.fail_message(&message, &failure, step),
+            Verdict::Failed(failure) => {
+                let was_ending = self.ledger.is_ending(scope);
+                self.fail_message(&message, &failure, step);
+                if was_ending && !self.ledger.is_ending(scope) {
+                    // Its stream may have ended meanwhile, and was left alone (V8).
+                    self.open_where_closed(scope, step);
+                }
+            }
             // The next way of a restore may be the load that is asked for (C3).
             Verdict::Conflict(failure) if matches!(message.waiter, Waiter::Own(_)) => {
                 self.fail_message(&message, &failure, step);
@@ -535,7 +549,11 @@ impl Core {
         let may_be_session_alone = message.header.is_some() && failure.status == Some(404);
         let why = format!("the connection is lost: {}", failure.message);
         match lane {
-            LaneName::Answers if may_be_session_alone && !self.is_attached(scope) => {
+            LaneName::Answers
+                if may_be_session_alone
+                    && !self.is_attached(scope)
+                    && !self.is_restoring(scope) =>
+            {
                 // Nobody restores it, and what goes on there may wait for it.
                 self.missed(scope, &message, &failure, step);
             }
@@ -633,7 +651,7 @@ impl Core {
         }
         match message::read(&response.body) {
             Ok(Message::Answer { id: answered, is_error }) if answered.key() == *id => {
-                self.settle(id, &response.body, is_error, &None, step);
+                self.settle(id, &response.body, is_error, None, step);
             }
             _ => {}
         }

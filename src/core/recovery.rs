@@ -328,11 +328,12 @@ impl Core {
     /// A session is lost whose stream may be away. A turn or a load whose answer is here may have had more
     /// before it (V11).
     pub(super) fn tell_cut_short(&mut self, scope: &Scope, step: &mut Step<'_>) {
-        let (Some(id), Some(session)) = (scope, self.sessions.get(scope)) else { return };
-        let is_away = !matches!(session.stream.state, StreamState::Open { .. });
-        let held = session.held.iter().filter(|_| is_away);
-        let owed = held.map(|held| self.ledger.last_of(&held.request)).max().unwrap_or_default();
-        if owed.max(session.stream.owes) > Owed::Nothing {
+        let (Some(id), Some(session)) = (scope, self.sessions.get_mut(scope)) else { return };
+        let is_away =
+            session.stream.is_coming() || matches!(session.stream.state, StreamState::Closed);
+        let held = session.held.iter().map(|held| self.ledger.last_of(&held.request)).max();
+        let owed = std::mem::take(&mut session.stream.owes).max(held.unwrap_or_default());
+        if is_away && owed > Owed::Nothing {
             self.tell_gap(id, "The agent's stream was lost before all of this came; the rest of its output may be missing.", step);
         }
     }

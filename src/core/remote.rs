@@ -57,7 +57,9 @@ impl Core {
                 );
             }
             Ok(Message::Notification { method, params }) => {
-                let scope = self.scope_of(scope, &params);
+                let stream = scope;
+                let scope = self.scope_of(stream, &params);
+                self.release_before(&scope, stream, step);
                 self.gap_is_over(&scope);
                 self.heard(&scope, step);
                 self.note_news(&scope, Method::named(&method), &params, &data, step);
@@ -73,7 +75,7 @@ impl Core {
             Ok(Message::Answer { id, is_error }) => {
                 let id = id.key();
                 self.note_answer(&id, is_error, scope, is_numbered);
-                self.settle(&id, &data, is_error, scope, step);
+                self.settle(&id, &data, is_error, Some(scope), step);
             }
             Err(malformed) => {
                 let who = name(scope);
@@ -152,13 +154,13 @@ impl Core {
         }
     }
 
-    /// An answer, on the stream of `came_on` or in the body of a POST of that scope.
+    /// An answer, on the stream of `came_on` or in the body of a POST.
     pub(super) fn settle(
         &mut self,
         id: &RequestId,
         answer: &Bytes,
         is_error: bool,
-        came_on: &Scope,
+        came_on: Option<&Scope>,
         step: &mut Step<'_>,
     ) {
         if self.is_call(id) {
@@ -171,8 +173,11 @@ impl Core {
             return step.log(Level::Warn, "dropped a second answer of the remote agent");
         }
         match self.closes(id, is_error, came_on) {
-            Some(scope) => self.hold_answer(&scope, id, answer, is_error, step),
-            None => self.settle_now(id, answer, is_error, step),
+            Some(scope) => self.hold_answer(&scope, id, answer, is_error, came_on, step),
+            None => {
+                self.note_owed(id, came_on);
+                self.settle_now(id, answer, is_error, step);
+            }
         }
     }
 
@@ -282,6 +287,12 @@ impl Core {
             return;
         }
         self.drop_restore(scope);
+        // What the agent has answered only waited for the stream.
+        for id in self.ledger.sent_of(scope.as_ref()) {
+            if let Some(held) = self.take_held_end(&id) {
+                self.settle_now(&id, &held.answer, held.is_error, step);
+            }
+        }
         let Some(session) = self.sessions.get_mut(scope) else { return };
         session.detach();
         session.is_running = false;

@@ -16,7 +16,7 @@ impl Core {
         &mut self,
         id: &RequestId,
         is_error: bool,
-        came_on: &Scope,
+        came_on: Option<&Scope>,
     ) -> Option<Scope> {
         let scope = match self.own.get(id) {
             Some(own) => own.restores()?.clone(),
@@ -33,7 +33,7 @@ impl Core {
         let may_deliver = matches!(session.stream.state, StreamState::Open { .. })
             || session.stream.is_coming() && !is_error;
         let replays = self.ledger.is_open(id) || self.is_replaying(&scope);
-        (scope != *came_on && may_deliver && replays).then_some(scope)
+        (scope.is_some() && came_on != Some(&scope) && may_deliver && replays).then_some(scope)
     }
 
     /// Whether the answer to a request waits for the end of a replay.
@@ -87,6 +87,7 @@ impl Core {
         request: &RequestId,
         answer: &Bytes,
         is_error: bool,
+        came_on: Option<&Scope>,
         step: &mut Step<'_>,
     ) {
         if self.own.contains_key(request) {
@@ -94,9 +95,37 @@ impl Core {
             self.step_begins(scope, step);
         }
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let (request, answer) = (request.clone(), answer.clone());
-        session.held.push(Held { request, answer, is_error, since: step.now });
+        let (request, answer, came_on) = (request.clone(), answer.clone(), came_on.cloned());
+        session.held.push(Held { request, answer, is_error, came_on, since: step.now });
         self.timers.arm(Timer::Quiet(scope.clone()), step.now.plus(limits::REPLAY_QUIET));
+    }
+
+    /// An update of a session came on the stream on which an answer came before it: that waits no longer for
+    /// the session's own.
+    pub(super) fn release_before(&mut self, scope: &Scope, stream: &Scope, step: &mut Step<'_>) {
+        let Some(session) = self.sessions.get_mut(scope).filter(|_| scope != stream) else {
+            return;
+        };
+        let is_before = |held: &mut Held| {
+            held.came_on.as_ref() == Some(stream) && !self.own.contains_key(&held.request)
+        };
+        let released: Vec<Held> = session.held.extract_if(.., is_before).collect();
+        for held in released {
+            self.settle_now(&held.request, &held.answer, held.is_error, step);
+        }
+    }
+
+    /// An answer goes out while it is being found out whether its session is gone: more of it may be lost
+    /// (V11).
+    pub(super) fn note_owed(&mut self, id: &RequestId, came_on: Option<&Scope>) {
+        let owed = self.ledger.last_of(id);
+        let scope = self.ledger.place_of(id).map(|(_, scope)| scope);
+        let scope = scope.filter(|scope| Some(*scope) != came_on);
+        if let Some(session) = scope.and_then(|scope| self.sessions.get_mut(scope))
+            && session.suspected.is_some()
+        {
+            session.stream.owes = session.stream.owes.max(owed);
+        }
     }
 
     /// Whether what comes on a session's stream is a replay that the editor has already (V3).
@@ -153,16 +182,11 @@ impl Core {
     /// A session's stream is open again: what of a replay was not delivered comes.
     pub(super) fn replay_goes_on(&mut self, scope: &Scope, step: &mut Step<'_>) {
         let Some(session) = self.sessions.get_mut(scope) else { return };
-        let mut is_ours = false;
         for held in &mut session.held {
+            // Our own restore has the time for it.
             if self.own.contains_key(&held.request) {
                 held.since = step.now;
-                is_ours = true;
             }
-        }
-        if is_ours {
-            // Our own restore has the time for it.
-            self.step_begins(scope, step);
         }
         self.not_quiet(scope, step);
     }
@@ -195,12 +219,12 @@ impl Core {
             };
             self.timers.arm(Timer::Quiet(scope.clone()), until);
         }
-        let owed =
-            released.iter().filter(|_| is_away).map(|held| self.ledger.last_of(&held.request));
-        let owed = owed.max().unwrap_or_default();
+        let owed = released.iter().map(|held| self.ledger.last_of(&held.request)).max();
         if let Some(session) = self.sessions.get_mut(scope) {
             session.held = kept;
-            session.stream.owes = session.stream.owes.max(owed);
+            if is_away || session.suspected.is_some() {
+                session.stream.owes = session.stream.owes.max(owed.unwrap_or_default());
+            }
         }
         for held in released {
             self.settle_now(&held.request, &held.answer, held.is_error, step);

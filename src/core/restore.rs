@@ -22,7 +22,7 @@ pub struct Restore {
     pub way: Way,
     /// The editor's sign-in was repeated for it (V4).
     signed_in: bool,
-    /// Attempts whose fate is unknown.
+    /// Attempts in the present way whose fate is unknown.
     broken: u32,
     /// When its present step began: this way was first tried since its last attempt broke, or its sign-in.
     pub since: Option<Millis>,
@@ -291,6 +291,10 @@ impl Core {
             restore.since = None;
             let delay = Millis(limits::BACKOFF_FIRST.0 << restore.broken);
             self.timers.arm(Timer::Restore(scope.clone()), step.now.plus(delay));
+        } else if matches!(own, Own::SignIn(_)) && failure.status.is_none() {
+            // It is the agent that says no: it may have been signed in already (V4).
+            restore.since = None;
+            self.try_restore(scope, step);
         } else {
             self.try_next_way(scope, step);
         }
@@ -375,6 +379,11 @@ impl Core {
             None => self.try_restore(scope, step),
             // Nobody could answer it.
             Some(id) if self.is_unsent(&id) => self.step_begins(scope, step),
+            // Its replay came late, and ends when it is quiet (V3).
+            Some(id) if self.is_held(&id) && self.has_open_stream(scope) => {
+                let until = step.now.plus(limits::OWN_REPLAY_WAIT);
+                self.timers.arm(Timer::Restore(scope.clone()), until);
+            }
             Some(id) => match self.take_held(scope, &id) {
                 // Only the end of its replay did not come.
                 Some(held) => self.settle_now(&id, &held.answer, held.is_error, step),
@@ -382,6 +391,11 @@ impl Core {
                 None => self.restore_unanswered(scope, &id, step),
             },
         }
+    }
+
+    fn has_open_stream(&self, scope: &Scope) -> bool {
+        let is_open = |it: &Session| matches!(it.stream.state, StreamState::Open { .. });
+        self.sessions.get(scope).is_some_and(is_open)
     }
 
     fn restore_unanswered(&mut self, scope: &Scope, id: &RequestId, step: &mut Step<'_>) {
@@ -449,6 +463,7 @@ impl Core {
             return self.give_up_restore(scope, step);
         }
         restore.way = Way::Load;
+        restore.broken = 0;
         restore.since = None;
         self.try_restore(scope, step);
     }

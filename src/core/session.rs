@@ -90,6 +90,7 @@ impl Session {
         self.attached = false;
         self.stream.was_attached = false;
         self.stream.posted_first = false;
+        self.stream.owes = Owed::Nothing;
     }
 
     /// Whether the first message has to wait for a restore, or for what a 404 means.
@@ -196,6 +197,8 @@ pub struct Held {
     pub answer: Bytes,
     /// It is an error.
     pub is_error: bool,
+    /// On which stream it came, if it did not come in the body of a POST.
+    pub came_on: Option<Scope>,
     /// When it came.
     pub since: Millis,
 }

@@ -245,13 +245,12 @@ impl Core {
     }
 
     /// Whose a message is that came on the stream of `came_on`: where a session has no stream of its
-    /// own, what names it is as good as on it.
+    /// own, or none that is open, what names it is as good as on it.
     pub(super) fn scope_of(&self, came_on: &Scope, params: &Params<'_>) -> Scope {
         let (None, Some(named)) = (came_on, &params.session) else { return came_on.clone() };
         let named = Some(SessionId((&**named).into()));
         let stream = self.sessions.get(&named).map(|session| &session.stream.state);
-        let has_none =
-            self.is_socket() || matches!(stream, Some(StreamState::Absent | StreamState::Unknown));
-        if has_none { named } else { None }
+        let is_away = stream.is_some_and(|it| !matches!(it, StreamState::Open { .. }));
+        if self.is_socket() || is_away { named } else { None }
     }
 }

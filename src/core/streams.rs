@@ -150,7 +150,10 @@ impl Core {
         }
         step.log(Level::Warn, "messages of the connection's own stream are missing");
         for scope in self.absent_scopes() {
-            self.restore_after_gap(&scope, step);
+            let is_of_use = scope.as_ref().is_some_and(|id| self.ledger.has_open(id));
+            if is_of_use || self.is_attached(&scope) {
+                self.restore_after_gap(&scope, step);
+            }
         }
     }
 
@@ -441,6 +444,7 @@ impl Core {
             204 => {
                 step.log(Level::Info, format!("the remote agent has no stream for {who}"));
                 stream.state = StreamState::Absent;
+                stream.owes = Owed::Nothing;
                 self.pump(scope, step);
             }
             200..=299 => {

@@ -100,7 +100,7 @@ fn r1_what_waits_for_a_restore_waits_no_longer_for_each_post_of_it_that_breaks()
 #[test]
 fn v11_the_end_of_a_turn_is_owed_where_its_own_stream_says_that_the_session_is_gone() {
     let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
-    for waits in [0, 2_500] {
+    for (waits, takes) in [(0, 0), (2_500, 0), (0, 100), (2_500, 100)] {
         for connection_lives in [false, true] {
             let mut world = World::with_session();
             world.core.opening.offers = RESUMES;
@@ -109,14 +109,17 @@ fn v11_the_end_of_a_turn_is_owed_where_its_own_stream_says_that_the_session_is_g
             world.says(1, UPDATE);
             world.on(1, broken());
             let mut told = world.says(0, answer) + &world.pass(waits);
-            told += &world.on(2, refused(404));
+            told += &(world.on(2, refused(404)) + &world.pass(takes));
             let asks = own(&world);
             told += &match connection_lives {
                 true => world.opened(asks),
                 false => world.on(asks, refused(404)),
             };
-            assert!(told.contains(answer), "{waits}, {connection_lives}: {told}");
-            assert!(told.contains("may be missing"), "{waits}, {connection_lives}: {told}");
+            assert!(told.contains(answer), "{waits}, {takes}, {connection_lives}: {told}");
+            assert!(
+                told.contains("may be missing"),
+                "{waits}, {takes}, {connection_lives}: {told}"
+            );
         }
     }
 }
@@ -318,4 +321,176 @@ fn l12_the_question_whether_a_connection_lives_waits_as_long_as_the_server_asks(
     world.on(3, StreamEvent::Refused(Response { retry_after, ..busy }));
     assert!(!world.pass(59_000).contains("open"), "not before");
     assert!(world.pass(20_000).contains("open 4 -"));
+}
+
+const ENDED: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#;
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#;
+
+/// A session whose turn was accepted, and whose stream broke.
+fn turn_without_its_stream() -> World {
+    let mut world = World::with_session();
+    world.core.opening.offers = RESUMES;
+    world.line(PROMPT);
+    world.answer(2, response(202));
+    world.on(1, broken());
+    world
+}
+
+#[test]
+fn v11_a_turn_that_is_answered_while_its_session_is_in_question_may_lack_its_end() {
+    let mut world = turn_without_its_stream();
+    world.on(2, refused(404));
+    let told = world.says(0, ENDED) + &world.pass(100);
+    let told = told + &world.opened(own(&world));
+    assert!(told.contains(ENDED) && told.contains("may be missing"), "{told}");
+}
+
+#[test]
+fn v11_nothing_is_missing_of_a_session_that_has_no_stream() {
+    let mut world = turn_without_its_stream();
+    world.says(0, ENDED);
+    assert!(world.pass(limits::REPLAY_WAIT.0 + 100).contains(ENDED));
+    world.on(2, refused(204));
+    world.on(0, StreamEvent::Ended(End::Clean));
+    let told = world.on(own(&world), refused(404));
+    assert!(!told.contains("may be missing"), "{told}");
+}
+
+#[test]
+fn v6_an_answer_that_is_refused_while_its_session_is_restored_is_kept() {
+    let mut world = restoring(RESUMES);
+    world.answer(2, response(202));
+    world.opened(5);
+    world.line(PROMPT);
+    world.says(5, QUESTION);
+    assert!(world.line(ANSWER).contains("post 3 s"));
+    let told = world.answer(3, response(404));
+    assert!(!told.contains("could not be delivered"), "{told}");
+    assert!(world.core.ledger.question(1).is_some(), "the next connection may ask again");
+}
+
+#[test]
+fn v3_a_restore_that_is_answered_ends_though_its_stream_breaks_again_and_again() {
+    let mut world = loading();
+    let done = world.answer_to_ours(r#""result":null"#);
+    world.says(3, &done);
+    world.on(5, broken());
+    while world.now < 180_000 {
+        let newest = world.streams.len() - 1;
+        if world.core.is_current(&world.streams[newest].clone()) {
+            world.opened(newest);
+            world.on(newest, broken());
+        }
+        world.pass(100);
+    }
+    assert!(world.core.sessions[&s()].attached);
+}
+
+#[test]
+fn l10_an_answer_of_a_life_that_was_closed_takes_no_time_from_the_next() {
+    let mut world = closing();
+    world.says(1, QUESTION);
+    world.line(ANSWER);
+    world.answer(3, response(503));
+    world.line(r#"{"jsonrpc":"2.0","id":3,"method":"session/load","params":{"sessionId":"s"}}"#);
+    world.answer(4, response(202));
+    world.says(0, r#"{"jsonrpc":"2.0","id":9,"result":{}}"#);
+    world.pass(limits::HOLD.0 + 5_000);
+    world.says(world.streams.len() - 1, QUESTION);
+    let told = world.line(&ANSWER.replace("-1", "-2"));
+    assert!(told.contains("post 5 s"), "{told}");
+    world.answer(5, response(503));
+    assert!(world.pass(2_000).contains("post 6 s"));
+}
+
+#[test]
+fn v8_the_stream_is_opened_again_where_the_post_of_a_close_is_refused() {
+    let mut world = World::with_session();
+    world.line(r#"{"jsonrpc":"2.0","id":9,"method":"session/close","params":{"sessionId":"s"}}"#);
+    world.on(1, StreamEvent::Ended(End::Clean));
+    world.on(2, conflict());
+    let told = world.answer(2, response(403));
+    assert!(told.contains(r#""id":9,"error""#) && told.contains("open 3 s"), "{told}");
+}
+
+#[test]
+fn v4_a_sign_in_that_the_agent_cannot_read_is_followed_by_the_restore_again() {
+    let mut world = restoring(LOADS);
+    world.core.signed_in =
+        Some(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"authenticate"}"#));
+    let refusal = world.answer_to_ours(r#""error":{"code":-32000,"message":"sign in"}"#);
+    assert!(world.answer(2, json(200, &refusal)).contains("authenticate"));
+    let told = world.answer(3, json(200, UNREAD)) + &world.opened(5);
+    assert!(told.contains("session/load"), "{told}");
+}
+
+#[test]
+fn r1_what_waits_behind_a_post_has_its_whole_time_when_a_restore_begins() {
+    let mut world = World::with_session();
+    world.core.opening.offers = RESUMES;
+    world.line(PROMPT);
+    world.answer(2, Outcome::Unsent("refused".into()));
+    world.answer(3, Outcome::Unsent("refused".into()));
+    assert!(world.pass(1_000).contains("post 4 s"));
+    world.line(&prompt(3));
+    world.pass(29_500);
+    world.on(1, StreamEvent::Ended(End::Clean));
+    world.on(2, refused(410));
+    let told = world.pass(1_000) + &world.opened(3) + &world.pass(20_000);
+    assert!(!told.contains(r#""id":3,"error""#), "{told}");
+}
+
+#[test]
+fn v8_a_turn_whose_answer_waits_when_its_session_is_closed_brings_it_not_back() {
+    let mut world = turn_without_its_stream();
+    world.line(r#"{"jsonrpc":"2.0","id":9,"method":"session/close","params":{"sessionId":"s"}}"#);
+    world.on(2, refused(503));
+    let mut told = world.pass(300);
+    let closed = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
+    told += &world.says(0, closed);
+    told += &world.pass(1_000);
+    told += &world.says(0, ENDED);
+    told += &world.pass(limits::REPLAY_WAIT.0);
+    assert!(told.contains(closed) && told.contains(ENDED), "{told}");
+    assert!(!world.core.sessions.get(&s()).is_some_and(|session| session.attached), "{told}");
+}
+
+#[test]
+fn v11_a_gap_concerns_no_session_that_nobody_has() {
+    let mut world = World::up();
+    world.line(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#);
+    assert!(world.on(1, refused(204)).contains("session/cancel"));
+    let id = Some(Bytes::from_static(b"7"));
+    world.on(0, StreamEvent::Message { data: None, id });
+    world.on(0, StreamEvent::Ended(End::Clean));
+    world.on(2, refused(410));
+    let told = world.opened(3);
+    assert!(!told.contains("could not be delivered"), "{told}");
+}
+
+#[test]
+fn i4_an_update_on_the_answer_s_own_stream_does_not_overtake_it() {
+    let mut world = turn_without_its_stream();
+    assert_eq!(world.says(0, ENDED), "", "its stream may bring what was before it");
+    assert_eq!(world.says(0, UPDATE), format!("line {ENDED}\nline {UPDATE}\n"));
+}
+
+#[test]
+fn i3_a_replay_of_ours_on_the_connection_s_stream_is_one_while_the_session_s_is_opened() {
+    let mut world = restoring(LOADS);
+    world.answer(2, response(202));
+    assert_eq!(world.says(3, UPDATE), "", "GET 5 is under way");
+    world.on(5, refused(404));
+    assert_eq!(world.says(3, UPDATE), "", "and will be tried again");
+}
+
+#[test]
+fn v3_where_no_load_of_ours_was_sent_none_is_expected_to_replay() {
+    let mut world = restoring(RESUMES);
+    world.answer(2, Outcome::Broken("reset".into()));
+    assert!(world.pass(1_000).contains("session/resume"));
+    let refusal = world.answer_to_ours(r#""error":{"code":1,"message":"no"}"#);
+    world.answer(3, json(200, &refusal));
+    assert!(!world.core.sessions[&s()].stale_replay, "nothing will come");
 }
