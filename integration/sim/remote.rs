@@ -625,6 +625,14 @@ impl Remote {
         Ok(kind.names_epoch.then(|| Bytes::from(format!("e{numbering}"))))
     }
 
+    /// The numbers of what waits for a session's stream, or would be sent again on it.
+    pub fn kept(&self, session: &Option<String>) -> Vec<usize> {
+        let channels = self.connections.values().filter_map(|it| it.channels.get(session));
+        let frames = channels
+            .flat_map(|channel| channel.buffer.iter().chain(channel.ring.iter().map(|(_, it)| it)));
+        frames.map(|frame| frame.number).collect()
+    }
+
     /// The server notices that a reader is gone; where that was a socket, its connection is (W2).
     pub fn reader_gone(&mut self, reader: u64) {
         if self.kind.is_socket {

@@ -1011,6 +1011,12 @@ impl World {
                 for old in self.streams.values().filter(is_old) {
                     self.remote.reader_gone(old.id.generation.0);
                 }
+                if let (Some(session), Refusal::Forbidden | Refusal::Unknown) = (of, refusal) {
+                    // Nor keeps it anything for one (V3). It was not the agent who said so.
+                    for number in self.remote.kept(&Some(session.0.to_string())) {
+                        self.checks.pauses(number);
+                    }
+                }
                 let event = StreamEvent::Refused(answer(refusal));
                 self.after(delay + back, Due::Stream(reader, event, None));
             }

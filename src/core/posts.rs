@@ -492,7 +492,7 @@ impl Core {
             Verdict::Accepted(response) => self.accepted(scope, &message, &response, step),
             // Its answer is here, and waits for what came before it (R12).
             Verdict::Failed(_) if self.is_answered(&message.waiter) => {
-                self.is_made_known(scope, step);
+                self.becomes_known(scope, step);
             }
             Verdict::Failed(failure) if lane == LaneName::Answers => {
                 self.missed(scope, &message, &failure, step);
@@ -627,7 +627,7 @@ impl Core {
         };
         // A refusal that came before its 202 made no session known; nor does a cancel.
         if self.is_attached(scope) || !is_settled {
-            self.is_made_known(scope, step);
+            self.becomes_known(scope, step);
         }
         if self.is_given_up(&message.waiter) {
             // A request of the editor may have that id by now.
@@ -658,7 +658,7 @@ impl Core {
     }
 
     /// A message went first and was taken: the remote knows its session now (R1).
-    fn is_made_known(&mut self, scope: &Scope, step: &mut Step<'_>) {
+    fn becomes_known(&mut self, scope: &Scope, step: &mut Step<'_>) {
         if let Some(session) = self.sessions.get_mut(scope)
             && matches!(session.stream.state, StreamState::Unknown)
         {

@@ -444,7 +444,9 @@ impl Core {
             204 => {
                 step.log(Level::Info, format!("the remote agent has no stream for {who}"));
                 stream.state = StreamState::Absent;
+                // Nothing comes with it.
                 stream.owes = Owed::Nothing;
+                session.stale_replay = false;
                 self.pump(scope, step);
             }
             200..=299 => {

@@ -478,11 +478,14 @@ fn i4_an_update_on_the_answer_s_own_stream_does_not_overtake_it() {
 
 #[test]
 fn i3_a_replay_of_ours_on_the_connection_s_stream_is_one_while_the_session_s_is_opened() {
-    let mut world = restoring(LOADS);
-    world.answer(2, response(202));
-    assert_eq!(world.says(3, UPDATE), "", "GET 5 is under way");
-    world.on(5, refused(404));
-    assert_eq!(world.says(3, UPDATE), "", "and will be tried again");
+    let hung = StreamEvent::Failed(Outcome::Broken("it hung".into()));
+    for outcome in [refused(403), refused(404), hung] {
+        let mut world = restoring(LOADS);
+        world.answer(2, response(202));
+        assert_eq!(world.says(3, UPDATE), "", "GET 5 is under way");
+        world.on(5, outcome);
+        assert_eq!(world.says(3, UPDATE), "", "and will be tried again");
+    }
 }
 
 #[test]
