@@ -1,10 +1,14 @@
 //! What of a restore, and around it, must not be hurried, put off or given up.
 
-use super::turns::{closing, conflict, prompt, s};
+use super::turns::{ANSWER, QUESTION, closing, conflict, prompt, s};
 use super::*;
 
 const UPDATE: &str =
     r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","x":1}}"#;
+const ENDED: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+/// JSON-RPC 2.0, 5.1.
+const UNREAD: &str =
+    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"unreadable"}}"#;
 const LOADS: Offers = Offers { load: true, resume: false };
 const RESUMES: Offers = Offers { load: false, resume: true };
 const EITHER: Offers = Offers { load: true, resume: true };
@@ -99,7 +103,6 @@ fn r1_what_waits_for_a_restore_waits_no_longer_for_each_post_of_it_that_breaks()
 
 #[test]
 fn v11_the_end_of_a_turn_is_owed_where_its_own_stream_says_that_the_session_is_gone() {
-    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
     for (waits, takes) in [(0, 0), (2_500, 0), (0, 100), (2_500, 100)] {
         for connection_lives in [false, true] {
             let mut world = World::with_session();
@@ -108,14 +111,14 @@ fn v11_the_end_of_a_turn_is_owed_where_its_own_stream_says_that_the_session_is_g
             world.answer(2, response(202));
             world.says(1, UPDATE);
             world.on(1, broken());
-            let mut told = world.says(0, answer) + &world.pass(waits);
+            let mut told = world.says(0, ENDED) + &world.pass(waits);
             told += &(world.on(2, refused(404)) + &world.pass(takes));
             let asks = own(&world);
             told += &match connection_lives {
                 true => world.opened(asks),
                 false => world.on(asks, refused(404)),
             };
-            assert!(told.contains(answer), "{waits}, {takes}, {connection_lives}: {told}");
+            assert!(told.contains(ENDED), "{waits}, {takes}, {connection_lives}: {told}");
             assert!(
                 told.contains("may be missing"),
                 "{waits}, {takes}, {connection_lives}: {told}"
@@ -141,8 +144,8 @@ fn l10_an_answer_to_the_agent_has_its_time_from_the_first_post_that_broke() {
     let mut world = World::with_session();
     world.line(PROMPT);
     world.answer(2, response(202));
-    world.says(1, r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#);
-    assert!(world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#).contains("post 3"));
+    world.says(1, QUESTION);
+    assert!(world.line(ANSWER).contains("post 3"));
     let told = world.pass(limits::POST_TIMEOUT.0 + 1_000);
     assert!(told.contains("abandon 3") && told.contains("post 4 s"), "{told}");
     let told = world.pass(limits::POST_TIMEOUT.0 + 1_000);
@@ -151,8 +154,8 @@ fn l10_an_answer_to_the_agent_has_its_time_from_the_first_post_that_broke() {
     let mut world = World::with_session();
     world.line(PROMPT);
     world.answer(2, response(202));
-    world.says(1, r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#);
-    world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#);
+    world.says(1, QUESTION);
+    world.line(ANSWER);
     world.answer(3, response(503));
     let mut told = world.pass(1_000);
     world.now += 3_600_000;
@@ -181,7 +184,7 @@ fn r6_a_session_whose_turn_was_answered_elsewhere_is_restored_after_a_gap() {
     world.line(PROMPT);
     world.answer(2, response(202));
     world.on(1, broken());
-    world.says(0, r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#);
+    world.says(0, ENDED);
     world.pass(limits::REPLAY_WAIT.0 + 100);
     world.on(2, refused(410));
     world.pass(1_000);
@@ -232,17 +235,13 @@ fn c3_a_conflict_is_mended_where_the_close_that_was_under_way_fails() {
     assert!(world.core.sessions[&s()].is_restoring());
 }
 
-/// JSON-RPC 2.0, 5.1.
-const UNREAD: &str =
-    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"unreadable"}}"#;
-
 #[test]
 fn l9_an_answer_to_the_agent_that_it_could_not_read_was_not_delivered() {
     let mut world = World::with_session();
     world.line(PROMPT);
     world.answer(2, response(202));
-    world.says(1, r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#);
-    world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#);
+    world.says(1, QUESTION);
+    world.line(ANSWER);
     let told = world.answer(3, json(200, UNREAD));
     assert!(told.contains("could not be delivered"), "{told}");
 }
@@ -294,8 +293,8 @@ fn i19_an_answer_to_the_agent_whose_session_is_gone_before_it_was_loaded_is_told
     world.line(r#"{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s"}}"#);
     world.opened(1);
     world.answer(1, response(202));
-    world.says(1, r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#);
-    world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#);
+    world.says(1, QUESTION);
+    world.line(ANSWER);
     let told = world.answer(2, response(404));
     assert!(told.contains("could not be delivered"), "{told}");
 }
@@ -303,8 +302,8 @@ fn i19_an_answer_to_the_agent_whose_session_is_gone_before_it_was_loaded_is_told
 #[test]
 fn c4_an_answer_of_a_life_that_was_closed_goes_to_no_other() {
     let mut world = closing();
-    world.says(1, r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#);
-    world.line(r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#);
+    world.says(1, QUESTION);
+    world.line(ANSWER);
     world.answer(3, response(429));
     world.line(r#"{"jsonrpc":"2.0","id":3,"method":"session/load","params":{"sessionId":"s"}}"#);
     world.answer(4, response(202));
@@ -322,10 +321,6 @@ fn l12_the_question_whether_a_connection_lives_waits_as_long_as_the_server_asks(
     assert!(!world.pass(59_000).contains("open"), "not before");
     assert!(world.pass(20_000).contains("open 4 -"));
 }
-
-const ENDED: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
-const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"x","params":{"sessionId":"s"}}"#;
-const ANSWER: &str = r#"{"jsonrpc":"2.0","id":"acp-tether-1","result":{}}"#;
 
 /// A session whose turn was accepted, and whose stream broke.
 fn turn_without_its_stream() -> World {
